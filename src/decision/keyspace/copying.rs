@@ -1,20 +1,22 @@
-//! Giving a master that has forgotten what the others hold, before it votes again.
+//! Copying the state of the other masters to a master that has forgotten its own, before it votes again.
 //!
-//! It has forgotten what it accepted, and what it promised. Both may have been one of the votes that something was decided
-//! by, or is about to be, under the version before it was put out. So each key of which any of enough sources has a stamp
+//! The master has forgotten its accepted states and its promises. Either may have been a vote that decided something,
+//! or is about to, under the roster version before it was put out. So every key with a stamp on any of enough sources
 //! is copied:
 //!
-//! * a quorum holds the same: that is decided, and is given as it is ([`known`]);
-//! * nobody has accepted anything: then nothing was decided either, and the promise is all that there is;
-//! * else a higher ballot is promised, and [`copy`](super::settle::copy) tells what the sources have to adopt first.
+//! * a quorum holds the same state: it is decided, and is given unchanged ([`known`]);
+//! * no source has accepted anything: then nothing was decided either, and only the promise is left;
+//! * otherwise a higher ballot is promised, and [`copy`](super::settle::copy) returns the states that the sources must
+//!   adopt first.
 //!
-//! With it goes the highest promise that any of them has given. Whoever had the forgotten one's promise had that of a
-//! source, too, so what is late is refused as if the master remembered. A key without a stamp is late up to the floor. What
-//! is decided meanwhile has a quorum without this master: the sources, read after it was put out, never count its old votes.
+//! The copy includes the highest promise of any source. A worker that had the forgotten promise also had one of a
+//! source, so late requests are refused as if the master remembered. For a key without a stamp, everything up to the
+//! floor is late. Until the master is in, decisions have a quorum without it: the sources are read after it was put
+//! out, and never count its old votes.
 //!
-//! What is sent to the master meanwhile it refuses. What it had run would count as soon as it is in, as if it had been
-//! counted when it ran: a lease that was deleted there, and whose claim comes late, would stand on it again beside the
-//! deletion that it has helped to decide.
+//! Until then the master refuses requests. Anything it ran would count as soon as it is in, as if it had counted when
+//! it ran. A lease that was deleted there, and whose claim arrives late, would then be on it again, despite the
+//! deletion that it helped to decide.
 
 use super::Program;
 use super::settle::{Contested, newest};
@@ -22,24 +24,24 @@ use super::slot::{Sight, Slot, Slots, State, lease_without};
 use crate::decision::quorum::Quorum;
 use crate::decision::register::ballot::Ballot;
 
-/// What a master is given under a key.
+/// Copy of one key for a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given<P: Program> {
-    /// What was accepted.
+    /// Accepted state.
     pub state: State<P>,
-    /// The highest ballot that any source has promised.
+    /// Highest ballot that any source has promised.
     pub promised: Ballot,
-    /// The lease beside it, if there is no register.
+    /// Lease under the key, if there is no register.
     pub lease: Option<P::Lease>,
 }
 
-/// The state of a key that a quorum of sources, of which this is all that was read, holds at `now_us`: it is decided. Or that
-/// nobody has accepted anything. `None`: it has to be settled first.
+/// Returns the state of a key if a quorum of sources holds it at `now_us`, so that it is decided, or if no source has
+/// accepted anything. `sights` must be everything that was read. `None` if the key must be settled first.
 pub fn known<P: Program>(quorum: Quorum, sights: &[&Sight<P>], now_us: u64) -> Option<State<P>> {
     let newest = sights.iter().max_by_key(|sight| sight.state.accepted)?;
     let State { accepted, .. } = newest.state;
     let holds = |sight: &&&Sight<P>| sight.state.accepted == accepted && !sight.is_lost(now_us);
-    // Who was admitted without knowing does not tell that nothing was.
+    // A master that was admitted without knowing does not prove that nothing was accepted.
     let tells = |sight: &&Sight<P>| sight.state.knows_what_followed(Ballot::NONE);
     let holders = sights.iter().filter(holds).count();
     let is_known = match accepted {
@@ -51,8 +53,8 @@ pub fn known<P: Program>(quorum: Quorum, sights: &[&Sight<P>], now_us: u64) -> O
     is_known.then(|| State { open: None, ..newest.state.clone() })
 }
 
-/// What is given where nothing else can be told in time, by what the sources have shown: nothing that they have accepted is
-/// denied, nothing is told of it, and no claim passes where any of them holds something at `now_us`.
+/// Returns what to give if nothing else can be found out in time, from what the sources have shown. It denies nothing
+/// that they have accepted and reports no outcome. No claim passes if any source holds something at `now_us`.
 pub fn unknown<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
     let newest = newest(sights);
     let from = newest.accepted;
@@ -64,8 +66,8 @@ pub fn unknown<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
 }
 
 impl<P: Program> Slots<P> {
-    /// Keeps what was copied at `now_us`, `own_us` by this master's own clock, unless it has accepted something newer
-    /// meanwhile.
+    /// Stores what was copied at `now_us`, `own_us` on this master's own clock, unless it has since accepted something
+    /// newer.
     pub fn give(&mut self, key: &P::Key, given: &Given<P>, now_us: u64, own_us: u64) {
         let slot = self.of(key);
         slot.promised = slot.promised.max(given.promised);
@@ -80,7 +82,8 @@ impl<P: Program> Slots<P> {
         self.of(key);
     }
 
-    /// No source has a stamp of `key`. What this master has accepted there up to the floor came too late.
+    /// Clears a key that has no stamp on any source. Anything this master has accepted there up to the floor came too
+    /// late.
     pub fn clear_late(&mut self, key: &P::Key) {
         // The mark has room for a counter only.
         let floor = Ballot { worker: u64::MAX, ..self.floor };

@@ -1,21 +1,22 @@
-//! Rounds that masters refuse as beyond an end: something has ended by their time, and still stays by clocks of masters.
+//! Rounds that masters refuse as beyond an end: a value has ended by the round's time, but still stays by the masters'
+//! clocks.
 //!
-//! Such a round is not outbid: the next one goes by the time of the masters that have refused it.
+//! Such a round is not outbid: the next one uses the time of the masters that refused it.
 
 use super::slot::Refusal;
 use crate::decision::register::ballot::Ballot;
 
-/// What masters have said to one round.
+/// Refusals of one round as beyond an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Early {
-    /// The earliest time that one of them takes it to be, in microseconds since the epoch.
+    /// Earliest time reported by these masters, in microseconds since the Unix epoch.
     latest_us: u64,
-    /// The highest ballot that they have promised.
+    /// Highest ballot that these masters have promised.
     promised: Ballot,
 }
 
 impl Early {
-    /// A master has refused a round, for this reason or another.
+    /// Records a master's refusal of a round, for this or any other reason.
     pub fn hear(early: &mut Option<Self>, Refusal { promised, latest_us }: Refusal) {
         let Some(latest_us) = latest_us else { return };
         let early = early.get_or_insert(Self { latest_us, promised });
@@ -23,7 +24,8 @@ impl Early {
         early.promised = early.promised.max(promised);
     }
 
-    /// The ballot of the next round: above what those masters have promised, and `mine`, which this worker was promised.
+    /// Returns the ballot of the next round: above the promises of those masters, and above `mine`, which this worker
+    /// was promised.
     pub fn next(self, mine: Ballot, now_us: u64, worker: u64) -> Ballot {
         Ballot::above(self.promised.max(mine), now_us.min(self.latest_us), worker)
     }

@@ -1,24 +1,28 @@
 //! Emptying a database.
 //!
-//! A flush writes "absent" to every key there is and hangs on none, so it need not learn what they hold. It only has to have
-//! a place among the programs and leases. So it begins a new era: each master keeps the counter of the last flush it has
-//! done, which only rises, and **nothing counts together that masters have done after different flushes**:
+//! A flush writes "absent" to every existing key and depends on none, so it need not learn their content. It only needs
+//! a place among the programs and leases. So it begins a new era. Each master keeps the counter of the last flush it
+//! has done, which only rises. **Nothing that masters have done after different flushes counts together**:
 //!
-//! * what is accepted names the flush after which its ballot was promised, and a master that has done another one refuses;
-//! * what a master shows names its last flush. Of several the highest is the era, and what the others show is void, whatever
-//!   ballots it has. They do that flush before they count ([`Slots::prepare`]);
+//! * an accepted state names the flush after which its ballot was promised, and a master that has done another flush
+//!   refuses it;
+//! * a master's answer names its last flush. The highest of several is the era, and the other masters' answers are
+//!   void, whatever their ballots. Those masters do that flush before they count ([`Slots::prepare`]);
 //! * votes for leases count together only after the same flush.
 //!
-//! A quorum that has done the flush meets every quorum. So whatever is decided in an era before was so when that flush was
-//! still on its way, and nothing of it is decided or told later. That is why promises need not be asked for, and ballots of
-//! different eras are never compared: a promise above the flush was given in its era, and is worth nothing after that.
+//! A quorum that has done the flush shares a master with every quorum. So everything decided in an earlier era was
+//! decided while that flush was still on its way, and nothing of it is decided or reported later. That is why a flush
+//! needs no promises, and ballots of different eras are never compared: a promise above the flush was given in its era,
+//! and is worth nothing after that.
 //!
-//! A flush that fewer than a quorum have done may still happen: whoever meets it does it on the others. Its client has been
-//! told an error by then, or is waiting. What became of a program of an era before is not known, unless nobody has run it.
+//! A flush that fewer than a quorum have done may still happen: any worker that finds it has the others do it. By then
+//! its client has received an error, or is still waiting. The fate of a program from an earlier era is unknown, unless
+//! no master has run it.
 //!
-//! The counter is chosen by who flushes, above all that a quorum shows once the client has asked: a flush that was answered
-//! before is lower, or this one would be done where that one was. It stays the same, however often it is sent. With a second
-//! one a flush would happen twice, and take along what was written in between. Two that choose the same happen together.
+//! The flushing worker chooses the counter, above all those that a quorum shows after the client's request. So an
+//! earlier flush that was answered is lower; otherwise this one would count as done wherever that one was done. The
+//! counter stays the same however often the flush is sent. With a second counter the flush would happen twice, and
+//! remove writes from in between. Two flushes that choose the same counter happen together.
 
 use super::Program;
 use super::slot::{Sight, Slots};
@@ -28,54 +32,54 @@ use crate::decision::register::ballot::Ballot;
 /// A request to every master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Tell the last flush.
+    /// Report the last flush.
     Look,
-    /// Do this one, unless a later one is done.
+    /// Do this flush, unless a later one was done.
     Flush(u64),
 }
 
-/// What is to be done now.
+/// Next action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Nothing, until the next answer or the deadline.
+    /// Wait for the next answer or the deadline.
     Wait,
     /// Send this to every master.
     Send(Request),
-    /// A quorum has done it.
+    /// A quorum has done the flush.
     Done,
 }
 
-/// One flush on its way through the masters.
+/// State of one flush in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flush {
     quorum: Quorum,
     answered: MasterSet,
-    /// The highest one met.
+    /// Highest counter seen.
     highest: u64,
-    /// Once it is chosen.
+    /// Counter of this flush, once it is chosen.
     counter: Option<u64>,
 }
 
 impl Flush {
-    /// A flush that nobody was asked for yet, and what to ask first.
+    /// Creates a flush that no master has been asked for yet. Returns it with its first request.
     pub fn new(quorum: Quorum) -> (Self, Request) {
         let it = Self { quorum, answered: MasterSet::EMPTY, highest: 0, counter: None };
         (it, Request::Look)
     }
 
-    /// What masters are asked now. They may do it as often as they like.
+    /// Returns the current request. Masters may execute it any number of times.
     pub fn request(&self) -> Request {
         self.counter.map_or(Request::Look, Request::Flush)
     }
 
-    /// What to send when all are asked anew, as once another roster counts: what masters have done before they may have forgotten,
-    /// and does not count together with what they answer now.
+    /// Restarts the current round and returns its request, for example under a new roster. Masters may have forgotten
+    /// what they did before, so that does not count together with their answers from now on.
     pub fn again(&mut self) -> Request {
         self.answered = MasterSet::EMPTY;
         self.request()
     }
 
-    /// A master has answered `request`: this is the last flush that it has done.
+    /// Records one master's answer to `request`: `last` is the last flush that it has done.
     pub fn answer(&mut self, request: Request, master: MasterId, last: u64, now_us: u64) -> Step {
         let is_done = self.counter.is_none_or(|counter| last >= counter);
         if request != self.request() || !is_done {
@@ -96,17 +100,17 @@ impl Flush {
 }
 
 impl<P: Program> Slots<P> {
-    /// The counter of the last flush.
+    /// Returns the counter of the last flush.
     pub fn last_flush(&self) -> u64 {
         self.flush
     }
 
-    /// Empties the database, leases included, unless this flush or a later one is done. Returns the last one.
+    /// Empties the database, including leases, unless this flush or a later one was done. Returns the last flush.
     pub fn flush(&mut self, counter: u64) -> u64 {
         if self.flush < counter {
             self.keys.clear();
             self.flush = counter;
-            // What is late has a reason to be told of, even where nothing was promised since.
+            // Gives a reason to refuse late requests, even if nothing was promised since.
             let begin = Ballot { counter, worker: u64::MAX, ..Ballot::NONE };
             self.floor = self.floor.max(begin);
         }
@@ -114,14 +118,14 @@ impl<P: Program> Slots<P> {
     }
 }
 
-/// The highest flush that masters show of the database of each key.
+/// Returns, for each key, the highest flush of its database that any master shows.
 pub(super) fn highest<P: Program>(sights: &[&[Sight<P>]]) -> Vec<u64> {
     let keys = sights.first().map_or(0, |sights| sights.len());
     let of = |key: usize| sights.iter().map(|sights| sights[key].flush).max();
     (0..keys).map(|key| of(key).unwrap_or_default()).collect()
 }
 
-/// Those that have done all of these flushes.
+/// Returns the sights of masters that have done all of these flushes.
 pub(super) fn after<'a, P: Program>(sights: &[&'a [Sight<P>]], met: &[u64]) -> Vec<&'a [Sight<P>]> {
     let has_done =
         |sights: &&&[Sight<P>]| sights.iter().zip(met).all(|(sight, met)| sight.flush == *met);

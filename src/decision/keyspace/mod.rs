@@ -1,8 +1,9 @@
-//! Keys as registers that a quorum of masters agrees on, alone or several at once, beside the leases of the fast path.
+//! Keys as registers that a quorum of masters agrees on, alone or several at once, alongside the leases of the fast
+//! path.
 //!
-//! CASPaxos (Rystsov 2018) for each key, with three additions. Programs run in place, so what they overwrite is gone on
-//! that master. A program over several keys is accepted on all of them or on none, on each master. And leases are written
-//! by claims that know nothing of ballots, so that a key may hold one where a master has missed a register.
+//! CASPaxos (Rystsov 2018) for each key, with three additions. Programs run in place, so the state that they overwrite
+//! is gone on that master. Each master accepts a program over several keys on all of them or on none. And leases are
+//! written by claims that know nothing of ballots, so a key may hold a lease on a master that has missed a register.
 //!
 //! ```text
 //!             quorum, known              quorum applied
@@ -14,16 +15,16 @@
 //!   +-------------------------------+
 //! ```
 //!
-//! * [`slot`] is what a master keeps and does: the specification of its scripts;
-//! * [`settle`] finds out of promises what the keys hold;
-//! * [`proposer`] is what a worker does;
-//! * [`early`] is what follows a round that is beyond an end;
-//! * [`reading`] is reading without a promise;
-//! * [`remembered`] is what is known of the last programs;
-//! * [`remains`] is what is left of leases that nobody has;
-//! * [`copying`] is what a master is given that has forgotten;
-//! * [`flush`] is emptying a database;
-//! * [`tombstone`] tells when a master may forget a key, and what it then still knows.
+//! * [`slot`] is a master's record and its behaviour: the specification of the scripts;
+//! * [`settle`] derives from promises what the keys hold;
+//! * [`proposer`] is the worker's side;
+//! * [`early`] handles rounds beyond an end;
+//! * [`reading`] reads without a promise;
+//! * [`remembered`] lists the last programs;
+//! * [`remains`] finds the remains of leases that nobody holds;
+//! * [`copying`] decides what to give to a master that has forgotten;
+//! * [`flush`] empties a database;
+//! * [`tombstone`] decides when a master may forget a key, and what it still knows after that.
 
 pub mod copying;
 pub mod early;
@@ -45,15 +46,15 @@ use settle::Holding;
 
 /// A change of some keys that every master runs in place.
 ///
-/// The same program on the same keys must leave the same and reply the same on every master.
+/// A program must leave the same values and return the same reply on every master where the keys hold the same.
 pub trait Program: Clone + Debug + Eq + Hash {
-    /// The name of a key.
+    /// Name of a key.
     type Key: Clone + Debug + Ord + Hash;
-    /// What a register holds. The default is an absent key.
+    /// Content of a register. The default is an absent key.
     type Value: Clone + Debug + Default + Eq + Hash;
-    /// A lease, down to its generation: an extension makes another one of it.
+    /// A lease, including its generation: an extension turns it into another one.
     type Lease: Clone + Debug + Eq + Hash;
-    /// What the client is answered.
+    /// Reply to the client.
     type Reply: Clone + Debug + Eq + Hash;
 
     /// Returns the keys, each once.
@@ -62,58 +63,58 @@ pub trait Program: Clone + Debug + Eq + Hash {
     /// Whether a register with this value exists, or existed until its end.
     fn is_present(value: &Self::Value) -> bool;
 
-    /// When the value ends, in microseconds since the epoch; `None`: never.
+    /// Returns the end of the value in microseconds since the Unix epoch; `None` if it never ends.
     fn end_us(value: &Self::Value) -> Option<u64>;
 
-    /// Whether a master that shows `one` may hold `other` just as well, or have held it before it forgot.
+    /// Whether a master that shows `one` may equally hold `other`, or have held it before it forgot.
     fn may_stand_for(one: &Self::Lease, other: &Self::Lease) -> bool {
         one == other
     }
 
-    /// Whether votes for a lease count for a short time only, or it is all that is left of a register with this value. Of any
-    /// other it is not known when they do not count any more.
+    /// Whether votes for a lease count only for a short time, or the lease is all that is left of a register with this
+    /// value. For any other lease it is unknown when votes stop counting.
     fn is_over_in_time(_lease: &Self::Lease, _value: &Self::Value) -> bool {
         true
     }
 
-    /// Whether it is sent only where all masters that answer hold what it runs on. A program that may change several keys is: it may
-    /// have been run by one master, and come to nothing as another key was gone on with. What that master held before is
-    /// overwritten then, and one of the others may forget it.
+    /// Whether the program is sent only once all masters that answer hold what it runs on. This applies to a program
+    /// that may change several keys: one master may have run it for nothing, because another worker changed one of the
+    /// keys. The previous state of that master is then overwritten, and one of the others may forget its own.
     fn needs_all(&self) -> bool {
         self.keys().len() > 1
     }
 
-    /// Whether it is to run on what its keys turned out to hold. Otherwise it ends without having run.
+    /// Whether the program may run on what its keys turned out to hold. If not, the operation ends without running it.
     fn may_run(&self, _holdings: &[Holding<Self>], _now_us: u64) -> bool {
         true
     }
 
-    /// The same, of a register that exists or existed.
+    /// Returns the end of a register that exists or existed.
     fn end_if_present(value: &Self::Value) -> Option<u64> {
         Self::end_us(value).filter(|_| Self::is_present(value))
     }
 
     /// Whether a register with this value exists for clients.
     ///
-    /// Time is that of ballots: a promise is also one that nothing is decided in the time before it. So what has ended for
-    /// one reader has ended for all that come after, whatever their clocks say.
+    /// Time is that of ballots: a promise also guarantees that nothing is decided at an earlier time. So a value that
+    /// has ended for one reader has ended for all later ones, whatever their clocks show.
     fn lives(value: &Self::Value, now_us: u64) -> bool {
         Self::is_present(value) && Self::end_us(value).is_none_or(|end_us| now_us < end_us)
     }
 }
 
-/// A program that runs here: what masters run is text.
+/// A program that can run here. Masters run programs as text.
 pub trait Runs: Program {
-    /// Returns what the keys hold afterwards, in their order, and the reply. `None`: nothing was written to it. What has
-    /// ended by `now_us` is seen as absent.
+    /// Returns the new values of the keys, in their order, and the reply. `None` if nothing was written to the key.
+    /// Values that have ended by `now_us` appear absent.
     fn run(&self, seen: &[Seen<'_, Self>], now_us: u64) -> (Vec<Option<Self::Value>>, Self::Reply);
 }
 
-/// What a program finds under a key.
+/// Content of a key as a program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen<'a, P: Program> {
-    /// A register, absent ones too.
+    /// A register, which may be absent.
     Register(&'a P::Value),
-    /// A lease. What is written to the key takes its place.
+    /// A lease. A write to the key replaces it.
     Lease(&'a P::Lease),
 }

@@ -1,7 +1,7 @@
-//! What a worker does to run a program, or to read.
+//! The worker's side of running a program, or reading.
 //!
-//! A [`Proposer`] is one operation. Its owner sends every request to all masters, hands in the answers, and calls
-//! [`Proposer::again`] after a refusal, when too little was answered in time, or when the roster's version changed.
+//! A [`Proposer`] is one operation. Its owner sends every request to all masters and passes in the answers. It calls
+//! [`Proposer::again`] after a refusal, when too few masters answered in time, or when the roster's version changed.
 
 mod attempts;
 mod messages;
@@ -20,31 +20,31 @@ use crate::decision::register::ballot::Ballot;
 use attempts::Attempts;
 pub use messages::{Answer, Outcome, Request, Step, Wish};
 
-/// One operation on its way through the masters.
+/// State of one operation in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposer<P: Program> {
     quorum: Quorum,
     worker: u64,
-    /// The roster version under which everything is sent. Answers under another one do not count.
+    /// Roster version under which everything is sent. Answers under another version do not count.
     version: u64,
     wish: Wish<P>,
-    /// The keys that are looked at: those of the wish first.
+    /// Keys that are examined: those of the wish first.
     keys: Vec<P::Key>,
-    /// How the program was sent.
+    /// Attempts to run the program.
     attempts: Attempts<P>,
-    /// The highest ballot met.
+    /// Highest ballot seen.
     highest: Ballot,
-    /// What masters have said to the last round that was beyond an end.
+    /// Refusals of the last round that was beyond an end.
     early: Option<Early>,
-    /// The highest flush met of the database of each key.
+    /// Highest flush seen of the database of each key.
     flushes: BTreeMap<P::Key, u64>,
-    /// What is taken for the remains of leases by who settles.
+    /// Leases that a settling operation takes for remains.
     over: Over<P>,
-    /// Leases that fewer than a quorum have, by key, when all masters have shown theirs last.
+    /// Leases held by fewer than a quorum, by key, from the last time that all masters showed theirs.
     minor: Option<Vec<(P::Key, P::Lease)>>,
-    /// Masters that last refused for what they cannot do, whatever it was.
+    /// Masters that last refused because they were unable, not because of a promise or an end.
     unable: MasterSet,
-    /// The ballot of the attempt that was found to have run, whose votes were not heard.
+    /// Ballot of the attempt that turned out to have run although its votes were not received.
     found: Option<Ballot>,
     phase: Phase<P>,
 }
@@ -58,18 +58,18 @@ enum Phase<P: Program> {
     },
     Adopting(Round, Vec<Holding<P>>),
     Applying(Round, Vec<Basis<P>>, Option<Ran<P>>),
-    /// A round is lost: the next one has a higher ballot. Promises of a quorum may have left open what the keys hold.
+    /// The round is lost: the next one has a higher ballot. A quorum's promises may have left open what the keys hold.
     Pausing {
         is_split: bool,
     },
-    /// With what the keys hold now, if this worker may go on with them, and the masters that are known to hold that.
+    /// With the new content of the keys, if this worker may continue from it, and the masters known to hold it.
     Ended(Option<Vec<Basis<P>>>, MasterSet),
 }
 
-/// Votes on what was sent.
+/// Votes on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Round {
-    /// The ballot that answers to it are known by.
+    /// Ballot that identifies answers to the round.
     ballot: Ballot,
     next: Ballot,
     yes: MasterSet,
@@ -77,7 +77,7 @@ struct Round {
 }
 
 impl<P: Program> Proposer<P> {
-    /// Begins with a prepare.
+    /// Starts with a prepare.
     pub fn new(
         quorum: Quorum,
         worker: u64,
@@ -90,8 +90,8 @@ impl<P: Program> Proposer<P> {
         (it, request)
     }
 
-    /// Begins to run `program` on what this worker's last one left: `basis` of each of its keys, under a version that has
-    /// not changed. It takes one round trip.
+    /// Starts to run `program` on what this worker's last one left: `basis` of each of its keys, under an unchanged
+    /// version. It takes one round trip.
     pub fn with_promises(
         quorum: Quorum,
         worker: u64,
@@ -107,7 +107,7 @@ impl<P: Program> Proposer<P> {
         (it, request)
     }
 
-    /// One that has sent nothing yet, and has met this ballot.
+    /// Returns a proposer that has sent nothing yet, and has seen this ballot.
     fn idle(quorum: Quorum, worker: u64, version: u64, wish: Wish<P>, highest: Ballot) -> Self {
         Self {
             quorum,
@@ -127,8 +127,8 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// Begins a round with a higher ballot, or after one that was beyond an end ([`Early`]). Whatever the rounds before may
-    /// still bring does not count any more.
+    /// Starts a round with a higher ballot, or one that follows a round beyond an end ([`Early`]). Answers to earlier
+    /// rounds no longer count.
     pub fn again(&mut self, now_us: u64) -> Request<P> {
         let ballot = match self.early {
             Some(early) => early.next(self.attempts.highest(), now_us, self.worker),
@@ -141,47 +141,47 @@ impl<P: Program> Proposer<P> {
         Request::Prepare(self.keys.iter().map(|key| (key.clone(), met(key))).collect(), ballot)
     }
 
-    /// Who settles takes these for remains from now on, each if fewer than a quorum have it.
+    /// Makes a settling operation take these leases for remains, each if fewer than a quorum hold it.
     pub fn take_for_remains(&mut self, over: Over<P>) {
         self.over = over;
     }
 
-    /// Whether all masters that answer are to hold the same.
+    /// Whether all masters that answer must hold the same.
     pub fn needs_all(&self) -> bool {
         self.wish.needs_all()
     }
 
-    /// The keys that are looked at: those of the wish first.
+    /// Returns the keys that are examined: those of the wish first.
     pub fn keys(&self) -> &[P::Key] {
         &self.keys
     }
 
-    /// Whether there were any.
+    /// Whether some lease was held by fewer than a quorum when all masters last showed theirs.
     pub fn has_minor(&self) -> bool {
         self.minor.as_ref().is_some_and(|minor| !minor.is_empty())
     }
 
-    /// Leases that fewer than a quorum had, by key, when all masters had shown theirs; `None`: they have not, since this was
-    /// asked last. Votes for them may still be on their way.
+    /// Takes the leases that fewer than a quorum held, by key, when all masters had shown theirs; `None` if they have
+    /// not since the last call. Votes for these leases may still be on their way.
     pub fn minor(&mut self) -> Option<Vec<(P::Key, P::Lease)>> {
         self.minor.take()
     }
 
-    /// Goes on with a program that turned out to use more keys: those that it was sent with come first, in their order.
-    /// What became of it under those is still told from them.
+    /// Continues with a program that turned out to use more keys: those that it was sent with come first, in their
+    /// order. They still show the fate of earlier attempts.
     pub fn with_keys(&mut self, program: P, now_us: u64) -> Request<P> {
         self.wish = Wish::Run(program);
         self.keys = self.wish.keys();
         self.again(now_us)
     }
 
-    /// Goes on under another version of the roster. Promises and votes of the one before are dropped.
+    /// Continues under another version of the roster. Promises and votes of the previous one are dropped.
     pub fn under(&mut self, version: u64, now_us: u64) -> Request<P> {
         self.version = version;
         self.again(now_us)
     }
 
-    /// Takes the answer of `master`, which showed `version`, to what was sent under `ballot`.
+    /// Records the answer of `master`, which showed `version`, to the request sent under `ballot`.
     pub fn answer(
         &mut self,
         ballot: Ballot,
@@ -205,26 +205,26 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// A master has refused what was sent under this ballot, or it was not sent to it: it has not run it, and is not sent it
-    /// again. What none has run has come to nothing.
+    /// Records that a master refused the request under this ballot or was not sent it: it has not run it, and will not
+    /// be sent it again. An attempt that no master has run has come to nothing.
     pub fn never_runs(&mut self, ballot: Ballot, master: MasterId) {
         self.attempts.never_runs(ballot, master, self.quorum.everybody());
     }
 
-    /// A master has stopped what was sent under this ballot at a key that it was not sent for. So does any other that would run it,
-    /// as that holds the same.
+    /// Records that a master stopped the attempt under this ballot at a key that it was not sent for. Any other master
+    /// that would run it stops as well, since it holds the same.
     pub fn stops(&mut self, ballot: Ballot, master: MasterId) {
         self.attempts.stop(ballot);
         self.never_runs(ballot, master);
     }
 
-    /// Whether the program was sent, and some master may have run it or may run it yet.
+    /// Whether the program was sent and some master may have run it, or may yet.
     pub fn may_have_run(&self) -> bool {
         self.attempts.may_have_run()
     }
 
-    /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot, and what hung on who is
-    /// silent may hang on nobody the next time.
+    /// Records that no further master will answer the last request. A master that refused may agree to a higher ballot,
+    /// and a result that depends on silent masters now may not depend on them next time.
     pub fn no_more_answers(&mut self) -> Step<P> {
         if let Some(step) = self.without_the_silent() {
             return step;
@@ -239,7 +239,7 @@ impl<P: Program> Proposer<P> {
         if may_be_better { self.pause() } else { Step::Wait }
     }
 
-    /// Nobody else answers, as what was still to come was lost: whoever is asked again may answer.
+    /// Records that all outstanding answers were lost. Masters may answer if asked again.
     pub fn all_others_are_lost(&mut self) -> Step<P> {
         match self.no_more_answers() {
             Step::Wait if self.ballot().is_some() => self.pause(),
@@ -247,7 +247,7 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// The ballot of the round that is open.
+    /// Returns the ballot of the open round.
     pub fn ballot(&self) -> Option<Ballot> {
         match &self.phase {
             Phase::Preparing { ballot, .. } => Some(*ballot),
@@ -266,7 +266,7 @@ impl<P: Program> Proposer<P> {
         self.look_who_promised()
     }
 
-    /// Looks at promises once a quorum has given them, and all have answered that are waited for.
+    /// Examines promises once a quorum has given them and all masters that must be waited for have answered.
     fn look_who_promised(&mut self) -> Step<P> {
         let Phase::Preparing { promises, no, .. } = &self.phase else { return Step::Wait };
         let have_all_answered = promises.len() + no.len() == self.quorum.masters();
@@ -278,7 +278,7 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// Finds out of the promises of a quorum what the keys hold.
+    /// Derives what the keys hold from the promises of a quorum.
     fn look(&mut self, have_all_answered: bool) -> Step<P> {
         let Phase::Preparing { ballot, promises, .. } = &self.phase else { return Step::Wait };
         let sights: Vec<&[Sight<P>]> = promises.iter().map(|(_, sights)| &sights[..]).collect();
@@ -287,7 +287,7 @@ impl<P: Program> Proposer<P> {
             let met = self.flushes.entry(key.clone()).or_default();
             *met = flush.max(*met);
         }
-        // What a master shows that has missed a flush is worth nothing, and it has to make up for that before it counts.
+        // The answer of a master that has missed a flush is void, and the master must do the flush before it counts.
         let met: Vec<u64> = self.keys.iter().map(|key| self.flushes[key]).collect();
         let promised = sights.len();
         let sights = flush::after(&sights, &met);
@@ -316,8 +316,8 @@ impl<P: Program> Proposer<P> {
         }
         match finding {
             Finding::Known(holdings) if has_nothing_to_send => self.decided(ballot, holdings),
-            // An earlier attempt may still arrive somewhere. If the program now writes nothing, only a state that was
-            // accepted later keeps it from being taken for the newest.
+            // An earlier attempt may still arrive somewhere. If the program now writes nothing, only a state accepted
+            // later keeps that attempt from being taken for the newest.
             Finding::Known(holdings) => {
                 let states = self.as_they_are(&holdings, ballot);
                 self.adopt(ballot, self.without_remains(states, &over), holdings)
@@ -334,7 +334,8 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// Whether what a quorum holds can be gone on with. Who wants all to hold it lets the others adopt it.
+    /// Whether the operation can continue from what a quorum holds. If all masters must hold it, the others adopt it
+    /// first.
     fn has_nothing_to_send(&self, sights: &[&[Sight<P>]], ballot: Ballot) -> bool {
         let are_alike = |members| {
             let mut places = 0..self.wish.keys().len();
@@ -342,13 +343,13 @@ impl<P: Program> Proposer<P> {
         };
         match self.wish {
             Wish::Settle(_) => are_alike(self.quorum.masters()),
-            // A master that is away is not waited for.
+            // Nobody waits for a master that is away.
             _ if self.wish.needs_all() => self.attempts.is_empty() && are_alike(sights.len()),
             _ => self.attempts.is_empty(),
         }
     }
 
-    /// What all are to hold is held by all that have answered; nobody waits for the others any more.
+    /// Continues without the silent masters, once all those that answered hold what all masters must hold.
     pub fn without_the_silent(&mut self) -> Option<Step<P>> {
         if !self.wish.needs_all() {
             return None;
@@ -365,12 +366,12 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// Whether one of those that have refused may agree to a higher ballot.
+    /// Whether a master that refused may agree to a higher ballot.
     fn is_outbid(&self, no: MasterSet) -> bool {
         !no.without(self.unable).is_empty()
     }
 
-    /// A quorum holds what was to be adopted.
+    /// Continues after a quorum has adopted the states.
     fn settled(&mut self) -> Step<P> {
         let Phase::Adopting(round, holdings) = &mut self.phase else { return Step::Wait };
         let (next, holdings) = (round.next, std::mem::take(holdings));
@@ -388,7 +389,7 @@ impl<P: Program> Proposer<P> {
         self.keys.iter().zip(holdings).map(adopted).collect()
     }
 
-    /// States that take the place of what is over, too.
+    /// Adds to each state the leases under its key that are over and must be removed.
     fn without_remains(
         &self,
         states: Vec<slot::Adopted<P>>,
@@ -422,7 +423,7 @@ impl<P: Program> Proposer<P> {
         self.look_who_adopted()
     }
 
-    /// Goes on once a quorum holds what was to be adopted, and all have answered that are waited for.
+    /// Continues once a quorum has adopted the states and all masters that must be waited for have answered.
     fn look_who_adopted(&mut self) -> Step<P> {
         let Phase::Adopting(round, _) = &self.phase else { return Step::Wait };
         let have_all_answered = round.yes.union(round.no).len() == self.quorum.masters();
@@ -433,15 +434,15 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// A quorum holds what was to be adopted, and nobody else answers. A program on several keys is not sent around a master
-    /// that was promised to another worker: it may lack what the program runs on.
+    /// Continues after a quorum has adopted the states and no other master will answer. A program on several keys must
+    /// not bypass a master that has promised to another worker: that master may lack what the program runs on.
     fn all_have_adopted(&mut self) -> Step<P> {
         let Phase::Adopting(round, _) = &self.phase else { return Step::Wait };
         let needs_all = matches!(&self.wish, Wish::Run(program) if program.needs_all());
         if needs_all && self.is_outbid(round.no) { self.pause() } else { self.settled() }
     }
 
-    /// A quorum holds this, and has promised `ballot`.
+    /// Continues once a quorum holds `holdings` and has promised `ballot`.
     fn decided(&mut self, ballot: Ballot, holdings: Vec<Holding<P>>) -> Step<P> {
         let Wish::Run(program) = self.wish.clone() else {
             return self.end(Outcome::Read(holdings));
@@ -478,7 +479,8 @@ impl<P: Program> Proposer<P> {
 
     fn applied(&mut self, master: MasterId, ran: Ran<P>) -> Step<P> {
         let Phase::Applying(round, basis, first) = &mut self.phase else { return Step::Wait };
-        // The same program on the same state has written on all of them, or on none. Who says otherwise has not run it.
+        // A program writes on all masters that run it on one state, or on none. A master that says otherwise has not
+        // run it.
         if first.get_or_insert_with(|| ran.clone()).wrote != ran.wrote {
             return self.refused(master, Refusal::UNTOLD);
         }
@@ -493,7 +495,7 @@ impl<P: Program> Proposer<P> {
         Step::Done(Outcome::Ran(reply))
     }
 
-    /// What this worker's next program may be built on with [`Proposer::with_promises`], once this one ran.
+    /// Returns the basis for this worker's next program with [`Proposer::with_promises`], once this one ran.
     pub fn held(&self) -> Option<&[Basis<P>]> {
         match &self.phase {
             Phase::Ended(held, _) => held.as_deref(),
@@ -501,12 +503,12 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// The ballot of the attempt that was found to have run, if too few masters had said so.
+    /// Returns the ballot of the attempt that turned out to have run, if too few masters had confirmed it.
     pub fn found(&self) -> Option<Ballot> {
         self.found
     }
 
-    /// The masters that are known to hold that.
+    /// Returns the masters known to hold the outcome.
     pub fn holders(&self) -> MasterSet {
         match &self.phase {
             Phase::Ended(_, holders) => *holders,
@@ -548,7 +550,7 @@ impl<P: Program> Proposer<P> {
         Step::Pause
     }
 
-    /// Whether a quorum has shown what it holds without telling what the keys hold, and the program was sent to nobody.
+    /// Whether a quorum's promises left open what the keys hold, and the program was never sent.
     pub fn is_split(&self) -> bool {
         self.phase == Phase::Pausing { is_split: true } && self.attempts.is_empty()
     }
@@ -566,7 +568,7 @@ impl<P: Program> Proposer<P> {
 }
 
 impl<P: Program> Basis<P> {
-    /// The same key after the program, if no lease stands in between.
+    /// Returns the basis of the same key after the program, unless a lease was in between.
     fn after(&self, wrote: bool, next: Option<Ballot>) -> Option<Self> {
         let accepted = if wrote { self.ballot } else { self.accepted };
         let ballot = next.unwrap_or(self.ballot);

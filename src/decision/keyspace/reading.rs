@@ -1,23 +1,25 @@
-//! Reading keys without a promise: what a quorum shows is the answer, if that is certain to be decided.
+//! Reading keys without a promise: the answer is what a quorum shows, if that is certainly decided.
 //!
 //! Each master shows its stamps and its values at one moment of its own. Nothing is promised, so nothing is written.
 //!
-//! * **A quorum shows registers that were accepted under equal ballots,** all there and living, or absent without a lease:
-//!   they are decided, as equal ballots mean equal states. What was decided before the question was asked has a master of
-//!   the quorum in common with the answer, and stamps never go back.
-//! * **Several keys** that quorums show were not so at one moment yet: one may have been overwritten before another was
-//!   written, and who reads each of them alone may see that. So they are looked at twice ([`Moment`]).
-//! * **Living** is a matter of the reader's time and of what the master has promised: a promise is also one that nothing is
-//!   decided in the time before it. Whoever was told before that the register had ended left a promise with one of the
+//! * **A quorum shows registers accepted under equal ballots,** all present and living, or absent without a lease: they
+//!   are decided, as equal ballots mean equal states. Anything decided before the read began has a master of the quorum
+//!   in common with the answer, and stamps never go back.
+//! * **Several keys** that quorums show need not have been so at one moment: one may have been overwritten before
+//!   another was written, and readers of single keys may see that. So they are read twice ([`Moment`]).
+//! * **Living** depends on the reader's time and on the master's promise: a promise also guarantees that nothing is
+//!   decided at an earlier time. An earlier reader that found the register ended left a promise with one master of the
 //!   quorum, or a state that was accepted since.
-//! * **Ended:** that is certain only of a state that was accepted after its end ([`Standing::Absent`]). A program that took
-//!   the end away may still wait on another master to be adopted. So the first reader settles, which accepts the end.
-//! * **A lease** counts beside registers that are absent under equal ballots, or were never accepted: then no program has
-//!   taken it over. Masters that show another register may have had that lease; they count as silent.
-//! * **A stamp on some, none on a quorum:** either nobody has been told of it yet, or it is what is left of a tombstone that
-//!   all had. The quorum without it answers.
-//! * **All else is settled:** differing ballots without a quorum among them (the newest may be decided or not), a value
-//!   that is lost, a lease beside a register that lives, or has ended since it was accepted.
+//! * **Ended** is certain only for a state that was accepted after its end ([`Standing::Absent`]). A program that
+//!   removed the end may still wait on another master to be adopted. So the first reader settles, which has the end
+//!   accepted.
+//! * **A lease** counts next to registers that are absent under equal ballots, or were never accepted: then no program
+//!   has taken it over. Masters that show another register may have had that lease; they count as silent.
+//! * **A stamp on some, none on a quorum:** either no client has received its outcome yet, or it is left over from a
+//!   tombstone that all masters had. The quorum without it answers.
+//! * **Everything else is settled.** This covers differing ballots without a quorum among them (the newest may be
+//!   decided or not), and a lost value. It also covers a lease next to a register that lives or has ended since it was
+//!   accepted.
 
 mod moment;
 
@@ -27,19 +29,19 @@ use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::ballot::Ballot;
 pub use moment::Moment;
 
-/// What one master shows of a key, for a reader.
+/// One master's view of a key, for a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing<L> {
-    /// The register is there, and lives.
+    /// The register exists and lives.
     There,
-    /// There is none, whatever clocks say; the key may hold a lease.
+    /// No register exists, whatever clocks show. The key may hold a lease.
     Absent(Option<L>),
-    /// Only settling tells.
+    /// The state is known only after settling.
     Unclear,
 }
 
 impl<P: Program> Sight<P> {
-    /// What a master shows that has promised this, to a reader at `now_us`.
+    /// Returns the standing that a master with this promise shows to a reader at `now_us`.
     pub fn standing(&self, promised: Ballot, now_us: u64) -> Standing<P::Lease> {
         let Self { state, is_gone, lease, .. } = self;
         let now_us = now_us.max(promised.counter);
@@ -54,36 +56,36 @@ impl<P: Program> Sight<P> {
     }
 }
 
-/// What one master shows of all keys that are read.
+/// One master's view of all keys of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View<R, L> {
-    /// Registers that are there and live, or are absent, without a lease: accepted under these ballots.
+    /// Registers that live or are absent, without a lease: accepted under these ballots.
     Plain(R),
-    /// This lease, beside an absent register.
+    /// A lease next to an absent register.
     Lease(R, L),
-    /// Only settling tells.
+    /// The state is known only after settling.
     Unclear,
 }
 
-/// What the masters as a whole show.
+/// State of the keys across all masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// These masters show registers that are decided.
     Plain(MasterSet),
-    /// These masters show a lease that a quorum has.
+    /// These masters show a lease that a quorum holds.
     Lease(MasterSet),
-    /// Different leases, of which none has a quorum: some are on their way or were given up. For clients there is none, if
-    /// it stays like that.
+    /// Different leases, none with a quorum: some are on their way or were given up. If it stays like that, there is no
+    /// lease for clients.
     Contested,
-    /// A lease might have a quorum, but masters are silent that would know.
+    /// A lease might have a quorum, but the masters that would decide it are silent.
     Undecided,
-    /// It takes a round with promises.
+    /// A round with promises is necessary.
     Settle,
     /// Too few masters have answered.
     TooFew,
 }
 
-/// The answers to one question.
+/// Answers to one read.
 #[derive(Clone, Debug)]
 pub struct Reading<R, L> {
     quorum: Quorum,
@@ -92,12 +94,12 @@ pub struct Reading<R, L> {
 }
 
 impl<R: PartialEq, L: PartialEq> Reading<R, L> {
-    /// A question that was just sent to `asked`.
+    /// Creates a read that was just sent to `asked`.
     pub fn new(quorum: Quorum, asked: MasterSet) -> Self {
         Self { quorum, pending: asked, views: Vec::new() }
     }
 
-    /// `master` has answered; `None`: it gives no answer that counts.
+    /// Records the answer of `master`; `None` if its answer does not count.
     pub fn answer(&mut self, master: MasterId, view: Option<View<R, L>>) -> Option<Verdict> {
         if self.pending.contains(master) {
             self.pending.remove(master);
@@ -106,12 +108,12 @@ impl<R: PartialEq, L: PartialEq> Reading<R, L> {
         self.verdict()
     }
 
-    /// What is known by now; `None`: others will answer.
+    /// Returns the verdict so far; `None` if it depends on further answers.
     pub fn verdict(&self) -> Option<Verdict> {
         self.agreed().or_else(|| self.pending.is_empty().then(|| self.without_the_silent()))
     }
 
-    /// What is known if nobody else answers.
+    /// Returns the verdict for the case that no other master answers.
     pub fn without_the_silent(&self) -> Verdict {
         match self.agreed() {
             Some(agreed) => agreed,
@@ -122,18 +124,18 @@ impl<R: PartialEq, L: PartialEq> Reading<R, L> {
         }
     }
 
-    /// The registers that a master shows.
+    /// Returns the registers that a master shows.
     pub fn shown_by(&self, master: MasterId) -> Option<&R> {
         let view = self.views.iter().find(|(other, _)| *other == master);
         view.and_then(|(_, view)| view.registers())
     }
 
-    /// How many masters have answered.
+    /// Returns the number of masters that answered.
     pub fn answered(&self) -> usize {
         self.views.len()
     }
 
-    /// Whether nobody else will answer.
+    /// Whether no further answer is expected.
     pub fn is_complete(&self) -> bool {
         self.pending.is_empty()
     }
@@ -155,7 +157,7 @@ impl<R: PartialEq, L: PartialEq> Reading<R, L> {
         alike.map(|(master, _)| *master).collect()
     }
 
-    /// Whether all that have answered show the same registers, so that only their leases differ.
+    /// Whether all answers show the same registers, so that only their leases differ.
     fn is_about_leases(&self) -> bool {
         let Some(first) = self.views.first().and_then(|(_, view)| view.registers()) else {
             return false;
@@ -163,7 +165,7 @@ impl<R: PartialEq, L: PartialEq> Reading<R, L> {
         self.views.iter().all(|(_, view)| view.registers() == Some(first))
     }
 
-    /// Whether a lease has a quorum if all that are silent hold it.
+    /// Whether a lease has a quorum if all silent masters hold it.
     fn may_be_held(&self) -> bool {
         let leases = self.views.iter().filter(|(_, view)| matches!(view, View::Lease(..)));
         let most = leases.map(|(_, view)| self.alike(view).len()).max().unwrap_or(0);
@@ -263,7 +265,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two quorums cannot show different things, so who is asked first does not matter.
+        /// Two quorums cannot show different states, so the order of answers does not matter.
         #[test]
         fn an_early_verdict_is_the_last_one(views in views()) {
             let last = reading(5, &views).without_the_silent();
@@ -278,7 +280,7 @@ mod tests {
             }
         }
 
-        /// What may be a quorum's with those that are silent is never denied.
+        /// A lease that may have a quorum with the silent masters is never denied.
         #[test]
         fn no_lease_is_denied_that_the_silent_may_hold(views in views()) {
             let quorum = Quorum::of(5);

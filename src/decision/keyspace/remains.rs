@@ -1,19 +1,20 @@
-//! What is left of leases that no quorum holds.
+//! Remains of leases that no quorum holds.
 //!
-//! A claim that was given up takes its copies back, and what it leaves where it cannot reach ends by itself. Until then such
-//! a copy keeps its master from adopting a register, and several of them a key from being told at all. Somebody may also
-//! have written a string by hand, or deleted a stamp beside one, and that may have no end.
+//! A claim that was given up takes its copies back, and copies that it cannot reach expire by themselves. Until then
+//! such a copy keeps its master from adopting a register, and several of them keep a key from being read at all. A
+//! person may also have written a string by hand, or deleted the stamp next to one, and such a value may have no end.
 //!
-//! A copy on fewer than a quorum is no proof: the claim may have been counted there, and its other votes be on their way. If
-//! it went, and the claim was granted with it, two would hold one lock. But votes count for a short time only. So:
+//! A copy on fewer than a quorum proves nothing: the claim may have counted it, while its other votes are still on
+//! their way. If the copy were removed and the claim then granted with it, two clients would hold one lock. But votes
+//! count for a short time only. So:
 //!
-//! * a copy has to have been seen for longer than any claim or extension counts votes that was sent before it was seen. That
-//!   is told by its owner ([`Over::These`]), who has a clock;
-//! * **all** masters show what they hold, and fewer than a quorum hold it: the lease was not granted, or is over since. Who
-//!   is silent may hold it, too;
-//! * copies of one attempt count together, whatever extended them, and what a master was given instead of all that it had
-//!   forgotten may be any lease ([`Program::may_stand_for`]);
-//! * a lock of somebody else, who counts votes by rules of his own, is left to its end ([`Program::is_over_in_time`]).
+//! * a copy must first have been seen so long ago that no claim or extension sent before then still counts votes. The
+//!   owner, which has a clock, decides this ([`Over::These`]);
+//! * **all** masters show what they hold, and fewer than a quorum hold it: the lease was not granted, or is over since.
+//!   A silent master may hold it, too;
+//! * copies of one attempt count together, whatever extended them. A value given to a master in place of all that it
+//!   forgot may be any lease ([`Program::may_stand_for`]);
+//! * a lock of another system, which counts votes by its own rules, is left to its end ([`Program::is_over_in_time`]).
 //!
 //! It is removed by its name, along with the state that is adopted, under the ballot of the promises.
 
@@ -21,13 +22,13 @@ use super::Program;
 use super::slot::Sight;
 use crate::decision::quorum::Quorum;
 
-/// What is taken for remains.
+/// Leases to treat as remains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Over<P: Program> {
     /// These leases, if fewer than a quorum hold them. They have been seen for long enough.
     These(Vec<(P::Key, P::Lease)>),
-    /// All, whoever holds them, or has held them: somebody has said so. What was accepted last counts then, whatever was
-    /// taken over for it.
+    /// All leases, whoever holds or held them, at an operator's request. Then the last accepted state counts, whatever
+    /// lease it took over.
     All,
 }
 
@@ -38,7 +39,7 @@ impl<P: Program> Default for Over<P> {
 }
 
 impl<P: Program> Over<P> {
-    /// The leases under each key that are over.
+    /// Returns the leases under each key that are over.
     pub(super) fn of(
         &self,
         quorum: Quorum,
@@ -58,7 +59,7 @@ impl<P: Program> Over<P> {
         keys.iter().enumerate().map(over).collect()
     }
 
-    /// What masters show, without what is over under each key.
+    /// Returns the masters' sights without the leases that are over.
     pub(super) fn without(
         &self,
         sights: &[&[Sight<P>]],
@@ -78,7 +79,7 @@ impl<P: Program> Over<P> {
     }
 }
 
-/// Leases that fewer than a quorum hold, with their keys; `None`: not all masters have shown theirs.
+/// Returns leases that fewer than a quorum hold, with their keys; `None` unless all masters have shown theirs.
 pub(super) fn minor<P: Program>(
     quorum: Quorum,
     keys: &[P::Key],
@@ -92,7 +93,7 @@ pub(super) fn minor<P: Program>(
     are_all.then(|| keys.iter().enumerate().flat_map(of).collect())
 }
 
-/// The leases of one key that fewer than a quorum of all masters hold, and of which it is known how long votes count.
+/// Returns the leases of one key that fewer than a quorum of all masters hold, and whose votes count for a known time.
 fn of_a_minority<P: Program>(
     quorum: Quorum,
     place: usize,
@@ -120,7 +121,7 @@ fn shown<'a, P: Program>(
     sights.iter().filter_map(move |sights| sights[place].lease.as_ref())
 }
 
-/// What programs have taken over that are not known to be decided.
+/// Returns leases taken over by programs that are not known to be decided.
 fn taken<'a, P: Program>(
     place: usize,
     sights: &'a [&[Sight<P>]],
@@ -129,7 +130,7 @@ fn taken<'a, P: Program>(
     open.filter_map(|open| open.found.as_ref())
 }
 
-/// What a program has taken over that is not decided may stand there again.
+/// A lease taken over by an undecided program may come back.
 fn may_hold<P: Program>(sight: &Sight<P>, lease: &P::Lease) -> bool {
     let found = sight.state.open.as_ref().and_then(|open| open.found.as_ref());
     sight.lease.iter().chain(found).any(|shown| P::may_stand_for(shown, lease))

@@ -1,39 +1,41 @@
-//! The last programs that led to what a key holds, by which workers find out what became of theirs.
+//! The last programs that led to the content of a key, from which workers learn the fate of theirs.
 //!
-//! A worker sends its next program on a key only once it knows what became of the one before. So of each worker the last
-//! one is enough, however many programs of others follow: that is kept for long ([`Keep`]). Others ask as well, namely
-//! whoever settles a group of keys, about the programs of all workers. For them the very last ones are kept as they are.
+//! A worker sends its next program on a key only once it knows the fate of the previous one. So the last program of
+//! each worker is enough, however many programs of others follow, and is kept for a long time ([`Keep`]). Workers that
+//! settle a group of keys also ask about the programs of all workers. For them the very last programs are kept
+//! unchanged.
 //!
-//! What is dropped may have run, and must not be denied. It leaves one of two ballots behind:
+//! A dropped program may have run, and must not be denied. It raises one of two ballots:
 //!
-//! * the last program of its worker raises [`Remembered::dropped`]: up to there nobody knows what ran;
-//! * one that its worker has followed up raises [`Remembered::thinned`]: up to there nobody knows what ran of those
-//!   workers of whom something later is remembered. Of all the others it is known that nothing ran but what is
-//!   remembered, which is what a worker must be told whose program came to nothing.
+//! * the last program of its worker raises [`Remembered::dropped`]: up to there, it is unknown what ran;
+//! * a program followed by another of its worker raises [`Remembered::thinned`]: up to there, it is unknown what ran,
+//!   for workers with a later remembered program. For all other workers, only the remembered programs ran. A worker
+//!   whose program came to nothing needs that answer.
 
 use std::collections::BTreeSet;
 
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 
-/// The last programs, with their replies, oldest first.
+/// Last programs, with their replies, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Remembered<R> {
     entries: Vec<(Ballot, R)>,
     dropped: Ballot,
     thinned: Ballot,
-    /// The last program that has changed the key, if that is not the last one; [`Ballot::NONE`]: nobody has.
+    /// Last program that changed the key, if that is not the last program; [`Ballot::NONE`] if none has.
     changed: Option<Ballot>,
 }
 
-/// How many programs are remembered.
+/// Limits on the remembered programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Keep {
-    /// So many of the last ones, at least one, whoever sent them.
+    /// Number of last programs, at least one, from any worker.
     pub last: usize,
-    /// Beyond those the last one of each of so many workers.
+    /// Number of workers whose last program is kept beyond those.
     pub workers: usize,
-    /// But not of a worker whose last one is so much older than the present one, in microseconds: its process has ended.
+    /// Maximum age of a worker's last program relative to the current one, in microseconds. The process of an older one
+    /// has ended.
     pub age_us: u64,
 }
 
@@ -45,38 +47,38 @@ impl<R> Default for Remembered<R> {
 }
 
 impl<R> Remembered<R> {
-    /// A list of these, oldest first, with what is not known of others.
+    /// Creates a list of these programs, oldest first, and of the limits of what is known about others.
     pub fn of(entries: Vec<(Ballot, R)>, dropped: Ballot, thinned: Ballot) -> Self {
         Self { entries, dropped, thinned, changed: None }
     }
 
-    /// The list of a key that the last program has only read.
+    /// Returns the list of a key that the last program has only read.
     pub fn changed_by(self, changed: Option<Ballot>) -> Self {
         Self { changed, ..self }
     }
 
-    /// The programs, oldest first.
+    /// Returns the programs, oldest first.
     pub fn entries(&self) -> &[(Ballot, R)] {
         &self.entries
     }
 
-    /// The highest ballot that was dropped although its worker has sent no other since.
+    /// Returns the highest ballot that was dropped although its worker has sent no other since.
     pub fn dropped(&self) -> Ballot {
         self.dropped
     }
 
-    /// The highest ballot that was dropped because its worker has sent another one since.
+    /// Returns the highest ballot that was dropped because its worker has sent another since.
     pub fn thinned(&self) -> Ballot {
         self.thinned
     }
 
-    /// The ballot of the last program.
+    /// Returns the ballot of the last program.
     pub fn last(&self) -> Option<Ballot> {
         self.entries.last().map(|(ballot, _)| *ballot)
     }
 
-    /// Whether the last program ran on what `other` led to: that ends with the program before it, and none between them was
-    /// dropped.
+    /// Whether the last program ran on what `other` led to: `other` ends with the program before it, and none between
+    /// them was dropped.
     pub fn follows(&self, other: &Self) -> bool {
         let forgotten = self.dropped.max(self.thinned);
         match &self.entries[..] {
@@ -89,18 +91,18 @@ impl<R> Remembered<R> {
         }
     }
 
-    /// The ballot of the last program that has changed the key, if there is any: one of several keys may have only read this one.
+    /// Returns the ballot of the last program that changed the key, if there is one. A program on several keys may have
+    /// only read this one.
     pub fn last_change(&self) -> Option<Ballot> {
         self.changed.or_else(|| self.last()).filter(|changed| *changed != Ballot::NONE)
     }
 
-    /// The same, if that is not the last one.
+    /// Returns the last change if it is not the last program.
     pub fn earlier_change(&self) -> Option<Ballot> {
         self.changed
     }
 
-    /// Whether it is known of all programs that are newer than this ballot what became of them, but for those whose workers
-    /// know.
+    /// Whether the fates of all programs newer than this ballot are known, except those that their workers know.
     pub fn reaches(&self, ballot: Ballot) -> bool {
         self.dropped <= ballot
     }
@@ -111,7 +113,7 @@ impl<R> Remembered<R> {
 }
 
 impl<R: Clone> Remembered<R> {
-    /// Returns what became of the program that was run under `ballot`.
+    /// Returns the fate of the program that ran under `ballot`.
     pub fn fate(&self, ballot: Ballot) -> Fate<R> {
         let ran = self.entries.iter().find(|(ran, _)| *ran == ballot);
         match ran {
@@ -122,12 +124,13 @@ impl<R: Clone> Remembered<R> {
         }
     }
 
-    /// The list as one that does not tell of other programs up to `ballot`.
+    /// Returns the list with the fates of other programs up to `ballot` unknown.
     pub fn without_those_before(&self, ballot: Ballot) -> Self {
         Self { dropped: self.dropped.max(ballot), ..self.clone() }
     }
 
-    /// The list as one that does not tell whether the last program ran, nor others up to it that are not in it.
+    /// Returns the list with the fate of the last program unknown, and also the fates of earlier programs that are not
+    /// in it.
     pub fn without_the_last(&self) -> Self {
         let Some(((last, _), before)) = self.entries.split_last() else { return self.clone() };
         let changed = self.last_change().filter(|_| !before.is_empty());
@@ -135,7 +138,7 @@ impl<R: Clone> Remembered<R> {
         Self { entries: before.to_vec(), dropped, changed, ..self.clone() }
     }
 
-    /// The list after one more program, which `changes` the key or has only read it.
+    /// Returns the list after one more program, which `changes` the key or has only read it.
     pub fn with(&self, ballot: Ballot, reply: R, changes: bool, keep: Keep) -> Self {
         let changed = (!changes).then(|| self.last_change().unwrap_or(Ballot::NONE));
         let mut after = Self { entries: vec![(ballot, reply)], changed, ..self.clone() };
@@ -169,7 +172,7 @@ mod tests {
         Ballot { epoch: 0, counter, worker }
     }
 
-    /// After these programs of these workers, one tick after the other.
+    /// Returns the list after programs of these workers, one tick apart.
     fn after(workers: &[u64]) -> Remembered<()> {
         let ran = (1..).zip(workers).map(|(counter, worker)| ballot(counter, *worker));
         ran.fold(Remembered::default(), |remembered, ran| remembered.with(ran, (), true, KEEP))
@@ -231,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is told of a program is true of all that ran, and what the very last ones tell is told as before.
+        /// Every reported fate is true, and the fates of the very last programs are known.
         #[test]
         fn nothing_that_is_told_is_wrong(
             workers in proptest::collection::vec(0..6_u64, 0..40),
@@ -263,8 +266,8 @@ mod tests {
             }
         }
 
-        /// As long as there are no more workers than are remembered, each of them is told what became of its last one,
-        /// whether it ran or came to nothing.
+        /// As long as there are no more workers than are remembered, each one learns whether its last program ran or
+        /// came to nothing.
         #[test]
         fn every_worker_is_told_of_its_last_one(
             workers in proptest::collection::vec(0..4_u64, 1..40),

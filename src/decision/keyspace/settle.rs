@@ -1,22 +1,22 @@
-//! Finding out of promises what keys hold.
+//! Deriving from promises what keys hold.
 //!
-//! The newest state that somebody accepted may have been decided, so it has to be adopted, unless something shows that
-//! it never can be:
+//! The newest accepted state may have been decided, so it must be adopted unless something shows that it never can be
+//! decided:
 //!
-//! * a quorum lacks it, and has promised a higher ballot. That gives it up only where it cannot be adopted: others may have been
-//!   accepted along with it;
+//! * a quorum lacks it, and has promised a higher ballot. This gives it up only if it cannot be adopted, because other
+//!   states may have been accepted along with it;
 //! * another key of its group was accepted under a higher ballot without it: had the group been decided, every later
 //!   state of that key would have come from it.
 //!
-//! A group that is given up is so on all its keys, which are accepted without it together. A key remembers its last programs only, so
-//! the others could not find out later. For the same reason a group counts as decided where no key can have been gone on with
-//! without it, although some have forgotten it.
+//! A group is given up on all its keys, which are accepted without it together. A key remembers only its last programs,
+//! so the others could not find out later. For the same reason, a group counts as decided if no key can have moved on
+//! without it, even if some keys have forgotten it.
 //!
-//! What is overwritten in place is lost on that master, but not what it was: the state that a program ran on was decided,
-//! so a quorum had it, and somebody still has.
+//! A state that is overwritten in place is lost on that master, but still known: the state that a program ran on was
+//! decided, so a quorum had it, and some master still has.
 //!
-//! Unless somebody has removed its value by hand, on every master that had it. If all masters say so, it is with nobody, and
-//! the key is absent from then on. One that is silent may still have it.
+//! The exception is a value that somebody has removed by hand on every master that had it. If all masters show this, no
+//! master has the value, and the key is absent from then on. A silent master may still have it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,65 +27,67 @@ use crate::decision::quorum::Quorum;
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 
-/// What promises say of some keys.
+/// Result of examining the promises about some keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding<P: Program> {
     /// A quorum holds this under each key.
     Known(Vec<Holding<P>>),
-    /// These states are to be made a quorum's first, under the ballot of the promises. Each key that was asked about then
-    /// holds this, under that ballot.
+    /// A quorum must first adopt these states, under the ballot of the promises. Each requested key then holds this,
+    /// under that ballot.
     Adopt(Vec<Adopted<P>>, Vec<Holding<P>>),
-    /// These keys have to be looked at as well.
+    /// These keys must be examined as well.
     More(Vec<P::Key>),
-    /// It hangs on masters that have not promised yet, or on a claim that is not over.
+    /// The result depends on masters that have not promised yet, or on a claim that is not over.
     Undecided,
 }
 
-/// What a key holds.
+/// Content of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holding<P: Program> {
-    /// The register.
+    /// State of the register.
     pub state: State<P>,
-    /// The lease, if the register is absent.
+    /// Lease, if the register is absent.
     pub lease: Option<P::Lease>,
-    /// The last flush of its database.
+    /// Last flush of the key's database.
     pub flush: u64,
 }
 
-/// What is copied of a key to a master that has forgotten, and is admitted again.
+/// Copy of a key for a master that has forgotten and is being admitted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copied<P: Program> {
-    /// These states, the key's own first, once the masters that were asked have adopted them, beside this lease. It is the
-    /// one that they then have, and not the one that they show: adopting brings back what was taken over in vain.
+    /// These states, the key's own first, once the masters that were asked have adopted them, together with this lease.
+    /// It is the lease that those masters then have, and not the one that they show: adopting brings back a lease whose
+    /// takeover came to nothing.
     Settled(Vec<Adopted<P>>, Option<P::Lease>),
-    /// These keys have to be looked at as well.
+    /// These keys must be examined as well.
     More(Vec<P::Key>),
-    /// Only the forgotten master could have told whether an open register counts, or the lease that it found or stands
-    /// beside it. It gets this, so that no claim passes there meanwhile.
+    /// Only the master that forgot could have shown whether an open register counts, or the lease that the register
+    /// found or that is next to it. The master gets this, so that until then no claim passes there.
     Contested(Box<Contested<P>>),
 }
 
-/// What a master gets that does not know whether it has had what is [contested](Copied::Contested).
+/// State for a master that does not know whether it has had what is [contested](Copied::Contested).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contested<P: Program> {
-    /// The ballot under which a source has accepted what the state holds.
+    /// Ballot under which a source has accepted the content of the state.
     pub from: Ballot,
-    /// What the register holds if it counts, as accepted before all else, with no word of what ran. Where that is absent, what
-    /// was there before.
+    /// Content of the register if it counts, as accepted before everything else, without any record of what ran. If
+    /// that is absent, the content from before.
     pub state: State<P>,
-    /// The lease, if it is absent.
+    /// Lease, if the register is absent.
     pub lease: Option<P::Lease>,
 }
 
-/// What promises of all other masters that can be reached, a quorum, say of the first of `keys`, for a master that has
-/// forgotten. Nothing that may have been answered is lost: what hangs on the forgotten is taken for decided.
+/// Derives the copy of the first of `keys` for a master that has forgotten, from the promises of all other reachable
+/// masters, which are a quorum. Nothing that may have been answered is lost: a state that depends on the forgotten
+/// votes counts as decided.
 pub fn copy<P: Program>(
     quorum: Quorum,
     ballot: Ballot,
     keys: &[P::Key],
     sights: &[&[Sight<P>]],
 ) -> Copied<P> {
-    // The forgotten one may have what the others have lost.
+    // The master that forgot may have had what the others have lost.
     let lost = Lost::new();
     let dead = BTreeSet::new();
     let mut settling = Settling { quorum, ballot, keys, sights, lost: &lost, are_all: true, dead };
@@ -107,13 +109,14 @@ pub fn copy<P: Program>(
     Copied::Settled(vec![settling.adopted(&newest)], settling.lease_to_copy(&newest))
 }
 
-/// What was accepted last of a key, as far as it is shown.
+/// Returns the last accepted state of a key, as far as the sights show.
 pub(super) fn newest<P: Program>(sights: &[&Sight<P>]) -> State<P> {
     let newest = sights.iter().max_by_key(|sight| sight.state.accepted);
     newest.map(|sight| sight.state.clone()).unwrap_or_default()
 }
 
-/// What is given where only the forgotten one could have told at `now_us` what counts, of what the sources show of a key.
+/// Returns what to give for a key if only the master that forgot could have shown, at `now_us`, which of the sources'
+/// states counts.
 fn contested<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
     let newest = newest(sights);
     let oldest = sights.iter().map(|sight| &sight.state).min_by_key(|state| state.accepted);
@@ -129,8 +132,8 @@ fn contested<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
     Contested { from: oldest.accepted, state: State { recent, ..oldest }, lease }
 }
 
-/// What the promises of a quorum say of the first `asked` of `keys`, each of which every master of `sights` shows after the
-/// same flush. What has to be adopted gets the ballot of the promises.
+/// Derives what the first `asked` of `keys` hold from the promises of a quorum. Every master of `sights` must show each
+/// key after the same flush. States to adopt get the ballot of the promises.
 pub fn settle<P: Program>(
     quorum: Quorum,
     ballot: Ballot,
@@ -148,10 +151,10 @@ pub fn settle<P: Program>(
     }
 }
 
-/// States whose value has gone from under a stamp, without it: by the place of the key, and the accepted ballot.
+/// States whose value has gone from under its stamp, without that value: by index of the key, and accepted ballot.
 type Lost<P> = BTreeMap<(usize, Ballot), State<P>>;
 
-/// What masters have lost, if these are all that there are.
+/// Returns what masters have lost, if these are all the masters.
 fn lost<P: Program>(quorum: Quorum, ballot: Ballot, sights: &[&[Sight<P>]]) -> Lost<P> {
     let all = sights.iter().filter(|_| sights.len() == quorum.masters());
     let all = all.flat_map(|sights| sights.iter().enumerate());
@@ -164,22 +167,22 @@ fn lost<P: Program>(quorum: Quorum, ballot: Ballot, sights: &[&[Sight<P>]]) -> L
 
 struct Settling<'a, P: Program> {
     quorum: Quorum,
-    /// The ballot of the promises, which is also the time that they are about.
+    /// Ballot of the promises, which is also the time that they are about.
     ballot: Ballot,
     keys: &'a [P::Key],
     sights: &'a [&'a [Sight<P>]],
     lost: &'a Lost<P>,
-    /// No other master can tell more.
+    /// Whether there is no other master that could tell more.
     are_all: bool,
-    /// Programs, by key and ballot, that are no part of what is decided.
+    /// Programs, by key and ballot, that are not part of any decided state.
     dead: BTreeSet<(P::Key, Ballot)>,
 }
 
-/// The state of a key, and whether it is decided.
+/// State chosen for a key, and whether it is decided.
 struct Chosen<'a, P: Program> {
     key: usize,
     state: &'a State<P>,
-    /// Up to here nobody knows what ran, if nothing was accepted.
+    /// Ballot up to which it is unknown what ran, if nothing was accepted.
     floor: Ballot,
     is_decided: bool,
     /// Whether the last program is known to have run.
@@ -189,22 +192,22 @@ struct Chosen<'a, P: Program> {
 enum Obstacle<P: Program> {
     Dead(Vec<(P::Key, Ballot)>),
     Unseen(Vec<P::Key>),
-    /// By leases, which keep masters from adopting what may be decided.
+    /// Leases keep masters from adopting a state that may be decided.
     Blocked,
     Undecided,
 }
 
-/// What becomes of a program that no quorum is seen to hold.
+/// Fate of a program that no quorum is seen to hold.
 enum Verdict {
     Decided,
     Open,
-    /// Whether it counts or not, its keys are the same by now.
+    /// The program's keys are the same whether it counts or not.
     Over,
 }
 
 impl<'a, P: Program> Settling<'a, P> {
-    /// The same as [`Self::chosen`], each time without what turned out to be dead. A group that is none of the key under which it
-    /// is shown, which no proxy has left there, tells nothing.
+    /// Repeats [`Self::chosen`], each time without what turned out to be dead. A group shown under a key that is not
+    /// part of it, which no proxy has put there, proves nothing.
     fn without_dead(&mut self, asked: usize) -> Result<Vec<Chosen<'a, P>>, Obstacle<P>> {
         loop {
             match self.chosen(asked) {
@@ -220,7 +223,7 @@ impl<'a, P: Program> Settling<'a, P> {
         }
     }
 
-    /// The states of the keys that were asked about, and of those that must be adopted along with them.
+    /// Chooses the states of the requested keys, and of those that must be adopted along with them.
     fn chosen(&self, asked: usize) -> Result<Vec<Chosen<'a, P>>, Obstacle<P>> {
         let mut wanted: Vec<usize> = (0..asked).collect();
         wanted.extend(self.buried().filter(|place| *place >= asked));
@@ -251,19 +254,21 @@ impl<'a, P: Program> Settling<'a, P> {
         Ok(chosen)
     }
 
-    /// The places of keys that a dead group was accepted for. Who goes on with one of them has all of them accepted without it:
-    /// else the one would forget what has become of it, and the others could not tell any more.
+    /// Returns the indices of keys for which a dead group was accepted. A worker that continues with one of these keys
+    /// has all of them accepted without the group. Otherwise that key would forget the group's fate, and the others
+    /// could not find it out any more.
     ///
-    /// That takes what they held before. As long as some master is out of view, the group may have been adopted there, over the
-    /// last copy of that. Where nobody can have it any more, the others go on.
+    /// This needs the state that they held before. While some master is out of view, it may have adopted the group over
+    /// the last copy of that state. If no master can have that state any more, the other keys continue without it.
     fn buried(&self) -> impl Iterator<Item = usize> {
         let is_of = |key: &P::Key| self.dead.iter().any(|(other, _)| other == key);
         let is_to_be_shown = |place: &usize| !self.are_all || self.newest(*place).is_some();
         (0..self.keys.len()).filter(move |place| is_of(&self.keys[*place])).filter(is_to_be_shown)
     }
 
-    /// Whether no key of a group can have been gone on with without it. Who does that has it accepted by a quorum that never had
-    /// the group, or has it [buried](Self::buried) by one. Of each such quorum some master is among these.
+    /// Whether no key of a group can have moved on without the group. To move on, a key must be accepted by a quorum
+    /// that never had the group, or has [buried](Self::buried) it. Each such quorum shares a master with those that
+    /// show the program as run.
     fn cannot_be_dead(&self, places: &[usize], open: &Open<P>) -> bool {
         let ran_on = |sights: &&&[Sight<P>]| {
             places.iter().zip(&open.group).any(|(place, (_, ballot))| {
@@ -274,7 +279,8 @@ impl<'a, P: Program> Settling<'a, P> {
         others < self.quorum.needed() && places.iter().all(|place| self.newest(*place).is_some())
     }
 
-    /// A group that some master shows under this key, and that `state` has come about without, is dead on its other keys as well.
+    /// Finds a group that some master shows under this key and that is not part of `state`. Such a group is dead on its
+    /// other keys as well.
     fn find_what_came_to_nothing(&self, key: usize, state: &State<P>) -> Result<(), Obstacle<P>> {
         let recent = recent(state, self.floor(key));
         for State { open, recent: its, .. } in self.sights.iter().map(|sights| &sights[key].state) {
@@ -310,8 +316,8 @@ impl<'a, P: Program> Settling<'a, P> {
         let can_be_adopted = self.sights.iter().filter(can_adopt).count() >= self.quorum.needed();
         let is_lacking = self.is_lacking(&places, open);
         match can_be_adopted {
-            // What is newest goes on, also where it need not: others may have been accepted along with it. But a lease is not taken
-            // away for a program that has come to nothing.
+            // The newest state is kept even if it need not be: others may have been accepted along with it. But no
+            // lease is taken away for a program that has come to nothing.
             true if is_known && !(is_lacking && self.takes_a_lease(&places)) => Ok(Verdict::Open),
             _ if is_lacking => Err(Obstacle::Dead(open.group.clone())),
             _ if places.iter().all(|place| self.is_over(*place)) => Ok(Verdict::Over),
@@ -321,14 +327,14 @@ impl<'a, P: Program> Settling<'a, P> {
         }
     }
 
-    /// Whether a program has found a lease under one of its keys.
+    /// Whether a program found a lease under one of its keys.
     fn takes_a_lease(&self, places: &[usize]) -> bool {
         let open = |place: &usize| self.newest(*place).and_then(|state| state.open.as_ref());
         places.iter().filter_map(open).any(|open| open.found.is_some())
     }
 
-    /// Whether a key is the same by now whatever became of the program that has run on its newest state: that has only read it,
-    /// or what it has left has ended, and what was there before.
+    /// Whether a key is the same, whatever became of the program that ran on its newest state. Either the program only
+    /// read the key, or both the value that it left and the value before have ended.
     fn is_over(&self, key: usize) -> bool {
         let now_us = self.ballot.counter;
         let lives = |sights: &&[Sight<P>]| {
@@ -344,13 +350,13 @@ impl<'a, P: Program> Settling<'a, P> {
         }
     }
 
-    /// Whether all have lost this value: it cannot be adopted as it was.
+    /// Whether all masters have lost this value, so that it cannot be adopted as it was.
     fn is_with_nobody(&self, key: usize, state: &State<P>) -> bool {
         !P::is_present(&state.value) && self.lost.contains_key(&(key, state.accepted))
     }
 
-    /// What can be told by who has run it of an open program whose value is with nobody: it cannot be adopted, so a quorum that
-    /// lacks it gives it up.
+    /// Decides about an open program whose value no master has, by which masters have run it. It cannot be adopted, so
+    /// a quorum that lacks it gives it up.
     fn ran_on_quorum(&self, open: &Open<P>) -> Result<Verdict, Obstacle<P>> {
         let places = self.places(open)?;
         let has_run = |sights: &&&[Sight<P>]| {
@@ -389,7 +395,7 @@ impl<'a, P: Program> Settling<'a, P> {
         })
     }
 
-    /// Where the keys of a group stand.
+    /// Returns the indices of the keys of a group.
     fn places(&self, open: &Open<P>) -> Result<Vec<usize>, Obstacle<P>> {
         let place = |key| self.keys.iter().position(|other| other == key);
         let unseen = open.group.iter().filter(|(key, _)| place(key).is_none());
@@ -400,7 +406,7 @@ impl<'a, P: Program> Settling<'a, P> {
         Ok(open.group.iter().filter_map(|(key, _)| place(key)).collect())
     }
 
-    /// The newest state that may be decided; `None` if nobody here still has it.
+    /// Returns the newest state that may be decided; `None` if no master here still has it.
     fn newest(&self, key: usize) -> Option<&'a State<P>> {
         let known = self.sights.iter().map(|sights| self.known(&sights[key], key));
         let newest = known.max_by_key(|(accepted, state)| (*accepted, state.is_some()));
@@ -412,7 +418,8 @@ impl<'a, P: Program> Settling<'a, P> {
         })
     }
 
-    /// What was accepted under this ballot and is lost, from before it was adopted: the last program is the same.
+    /// Finds a state that was accepted under this ballot and is lost, as it was before its adoption: its last program
+    /// is the same.
     fn elsewhere(&self, key: usize, accepted: Ballot) -> Option<&'a State<P>> {
         let mut states = self.sights.iter().map(|sights| &sights[key].state);
         let others = self.sights.iter().filter_map(|sights| self.known(&sights[key], key).1);
@@ -426,26 +433,27 @@ impl<'a, P: Program> Settling<'a, P> {
         others.filter(is_before).max_by_key(|state| state.accepted)
     }
 
-    /// Whether enough masters know that nothing newer was accepted. One that was admitted while a key was contested does not
-    /// ([`Copied::Contested`]): what it had forgotten may have been decided with its vote.
+    /// Whether enough masters know that nothing newer was accepted. A master that was admitted while the key was
+    /// contested does not know ([`Copied::Contested`]): what it forgot may have been decided with its vote.
     fn can_tell(&self, key: usize, newest: &State<P>) -> bool {
         let knows = |sights: &&&[Sight<P>]| sights[key].state.knows_what_followed(newest.accepted);
         self.sights.iter().filter(knows).count() >= self.quorum.needed()
     }
 
-    /// What was decided, and is with nobody any more although a quorum had it, was a tombstone that was dropped.
+    /// Returns the absent state if a tombstone was dropped. A decided state that no master has any more, although a
+    /// quorum had it, was a dropped tombstone.
     fn dropped(&self, key: usize) -> Option<&'a State<P>> {
         let states = self.sights.iter().map(|sights| &sights[key].state);
         let mut without = states.filter(|state| state.accepted == Ballot::NONE);
         (without.clone().count() >= self.quorum.needed()).then(|| without.next()).flatten()
     }
 
-    /// Up to here nobody knows what became of programs on a key that has no stamp.
+    /// Returns the ballot up to which the fates of programs on a key without a stamp are unknown.
     fn floor(&self, key: usize) -> Ballot {
         self.sights.iter().map(|sights| sights[key].floor).max().unwrap_or_default()
     }
 
-    /// How far a master has come, and the state if it is still there.
+    /// Returns how far a master has come, and the state if the master still has it.
     fn known(&self, sight: &'a Sight<P>, key: usize) -> (Ballot, Option<&'a State<P>>) {
         let state = &sight.state;
         match (&state.open, state.ran()) {
@@ -466,7 +474,7 @@ impl<'a, P: Program> Settling<'a, P> {
         self.sights.iter().filter(holds).count() >= self.quorum.needed()
     }
 
-    /// Whether some program ran on this state, dead or not: then it was decided before.
+    /// Whether some program, dead or not, ran on this state: then it was decided before that.
     fn was_decided(&self, key: usize, state: &State<P>) -> bool {
         let has_followed = |other: &State<P>| {
             let is_among = |ran| matches!(other.recent.fate(ran), Fate::Ran(_));
@@ -511,12 +519,12 @@ impl<'a, P: Program> Settling<'a, P> {
         Adopted { key, from, state, over: Vec::new(), flush }
     }
 
-    /// The flush after which all of them show this key.
+    /// Returns the flush after which all masters show this key.
     fn flush(&self, key: usize) -> u64 {
         self.sights.first().map(|sights| sights[key].flush).unwrap_or_default()
     }
 
-    /// The lease beside a state, once that is a quorum's; `None` if it hangs on who is silent.
+    /// Returns the lease next to a state, once a quorum has it; `None` if that depends on silent masters.
     fn lease(&self, chosen: &Chosen<'a, P>) -> Option<Option<P::Lease>> {
         if P::lives(&chosen.state.value, self.ballot.counter) {
             return Some(None);
@@ -526,7 +534,7 @@ impl<'a, P: Program> Settling<'a, P> {
         if open.is_some_and(|open| open.is_kept) && found.is_some() {
             return Some(found.cloned());
         }
-        // Once it is adopted, what it has taken over is gone.
+        // Once the state is adopted, the lease that it has taken over is gone.
         let leases = self.leases(chosen).map(|lease| lease.filter(|lease| Some(*lease) != found));
         let alike = |lease: &Option<&P::Lease>| {
             leases.clone().filter(|other| other == lease).count() >= self.quorum.needed()
@@ -534,8 +542,8 @@ impl<'a, P: Program> Settling<'a, P> {
         leases.clone().find(alike).map(Option::<&P::Lease>::cloned)
     }
 
-    /// The lease that a master gets along with a state: what any master then still has may hang on the one that has
-    /// forgotten it.
+    /// Returns the lease that a master gets along with a state. A lease that any master then still has may depend on
+    /// the master that has forgotten it.
     fn lease_to_copy(&self, chosen: &Chosen<'a, P>) -> Option<P::Lease> {
         let is_decided = chosen.is_decided || P::lives(&chosen.state.value, self.ballot.counter);
         if let (true, Some(lease)) = (is_decided, self.lease(chosen)) {
@@ -546,7 +554,7 @@ impl<'a, P: Program> Settling<'a, P> {
         self.leases(chosen).flatten().find(|lease| Some(*lease) != taken).cloned()
     }
 
-    /// What each master has beside a state, once it has that.
+    /// Returns each master's lease next to a state, once the master has that state.
     fn leases(
         &self,
         chosen: &Chosen<'a, P>,
@@ -556,7 +564,7 @@ impl<'a, P: Program> Settling<'a, P> {
     }
 }
 
-/// The last programs that led to a state. The stamp of one that was never accepted may have been dropped.
+/// Returns the last programs that led to a state. The stamp of a state that was never accepted may have been dropped.
 fn recent<P: Program>(state: &State<P>, floor: Ballot) -> Remembered<P::Reply> {
     match state.accepted {
         Ballot::NONE => state.recent.without_those_before(floor),
@@ -565,9 +573,9 @@ fn recent<P: Program>(state: &State<P>, floor: Ballot) -> Remembered<P::Reply> {
 }
 
 impl<P: Program> Chosen<'_, P> {
-    /// Whether the value was accepted before its end, and has reached it by now. A program that took the end away may still
-    /// wait on a master to be adopted, and nothing but a state that was accepted later outbids it: so the end is accepted,
-    /// once, before anybody is told of it.
+    /// Whether the value was accepted before its end and has ended by now. A program that removed the end may still
+    /// wait on a master to be adopted, and only a state accepted later outbids it. So the end is accepted, once, before
+    /// any client sees it.
     fn has_ended_since(&self, now_us: u64) -> bool {
         let State { accepted, value, .. } = self.state;
         P::lives(value, accepted.counter) && !P::lives(value, now_us)

@@ -1,7 +1,7 @@
-//! What a master keeps of a key, and what its scripts do with it.
+//! A master's record of a key, and the effect of the scripts on it.
 //!
 //! The functions of [`Slots`] are the specification of the scripts. Each is atomic on the master, for all its keys
-//! together, and changes nothing when it refuses. Whether the mark is right is looked at before them.
+//! together, and changes nothing if it refuses. The mark is checked before any of them.
 
 use std::collections::BTreeMap;
 
@@ -10,153 +10,153 @@ use super::{Program, Runs, Seen};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 
-/// The keys of one database of one master.
+/// Keys of one database of one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slots<P: Program> {
     pub(super) keys: BTreeMap<P::Key, Slot<P>>,
-    /// What stamps that were dropped had promised at most ([`tombstone`](super::tombstone)). It stands in the tail of the
-    /// mark.
+    /// Highest promise of any dropped stamp ([`tombstone`](super::tombstone)). It is stored in the tail of the mark.
     pub(super) floor: Ballot,
-    /// The counter of the last flush ([`flush`](super::flush)). It stands in the tail of the mark, too.
+    /// Counter of the last flush ([`flush`](super::flush)). It is stored in the tail of the mark, too.
     pub(super) flush: u64,
 }
 
-/// One key.
+/// Record of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slot<P: Program> {
-    /// The highest ballot that was promised. Nothing below it is accepted any more.
+    /// Highest promised ballot. The master accepts nothing below it any more.
     pub promised: Ballot,
-    /// Up to here nobody knows what ran: the floor of the database, as long as nothing was accepted.
+    /// Ballot up to which it is unknown what ran: the floor of the database, as long as nothing was accepted.
     pub floor: Ballot,
-    /// What was accepted last.
+    /// Last accepted state.
     pub state: State<P>,
     /// Whether the value has gone from under its stamp: removed after its end, or lost.
     pub is_gone: bool,
-    /// The lease that the key holds. There is none beside a register that is there.
+    /// Lease that the key holds. There is none next to a register that is present.
     pub lease: Option<P::Lease>,
 }
 
-/// What a register holds, and how that came about.
+/// Content of a register and its history.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State<P: Program> {
-    /// The ballot under which it was accepted. Equal ballots mean equal states.
+    /// Ballot under which the state was accepted. Equal ballots mean equal states.
     pub accepted: Ballot,
-    /// What the last program ran on. It was decided, and so was nothing after it, unless this state is.
+    /// Accepted ballot of the state that the last program ran on. That state was decided, and no later one was unless
+    /// this one is.
     pub basis: Ballot,
-    /// The value.
+    /// Current value.
     pub value: P::Value,
-    /// The last programs that led to the value.
+    /// Last programs that led to the value.
     pub recent: Remembered<P::Reply>,
-    /// What it depends on that was accepted with it; `None` once a quorum is known to hold it.
+    /// Dependencies that were accepted with the state; `None` once a quorum is known to hold it.
     pub open: Option<Open<P>>,
-    /// Until when the value stays at least, in microseconds: by the clock of the master that keeps it, which nobody else
-    /// reads. What is shown or sent says how long that is from now. 0: it has no end.
+    /// Time until which the value stays at least, in microseconds on the clock of the master that keeps it, which no
+    /// other process reads. A state that is shown or sent has the remaining time instead. 0 if the value has no end.
     pub stays_us: u64,
 }
 
-/// What a state depends on that is not known to be decided.
+/// Dependencies of a state that is not known to be decided.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Open<P: Program> {
-    /// The keys of the last program, this one included, with the ballots under which it ran.
+    /// Keys of the last program, including this one, with the ballots under which it ran.
     pub group: Vec<(P::Key, Ballot)>,
-    /// The lease that the program found under this key.
+    /// Lease that the program found under this key.
     pub found: Option<P::Lease>,
-    /// The end of the value that it found, in microseconds since the epoch.
+    /// End of the value that the program found, in microseconds since the Unix epoch.
     pub until_us: Option<u64>,
-    /// Whether that lease is still there: the program has only read it.
+    /// Whether that lease is still there, because the program only read it.
     pub is_kept: bool,
 }
 
-/// What one master shows of a key.
+/// One master's view of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sight<P: Program> {
-    /// What was accepted last.
+    /// Last accepted state.
     pub state: State<P>,
-    /// Up to here nobody knows what ran, if nothing was accepted.
+    /// Ballot up to which it is unknown what ran, if nothing was accepted.
     pub floor: Ballot,
     /// Whether the value has gone from under its stamp.
     pub is_gone: bool,
-    /// The lease.
+    /// Lease that the key holds.
     pub lease: Option<P::Lease>,
-    /// The last flush of the key's database: nothing that is shown is older.
+    /// Last flush of the key's database: nothing in the view is older.
     pub flush: u64,
 }
 
-/// A program on its way to a master.
+/// Request to run a program on a master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Apply<P: Program> {
-    /// What to run.
+    /// Program to run.
     pub program: P,
-    /// What each of its keys must hold.
+    /// Required content of each of its keys.
     pub basis: Vec<Basis<P>>,
-    /// The time at which it runs, not before that of any of its ballots.
+    /// Time at which the program runs, not before that of any of its ballots.
     pub now_us: u64,
-    /// The ballot to promise along with it, which saves the next attempt a round trip (Rystsov 2018, 2.2.1). It is not
-    /// before `now_us`.
+    /// Next ballot, promised along with the run. It saves the next attempt a round trip (Rystsov 2018, 2.2.1). It is
+    /// not before `now_us`.
     pub next: Ballot,
 }
 
-/// What a program expects under a key, and the ballot under which it may change it.
+/// Content that a program expects under a key, and the ballot under which it may change it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Basis<P: Program> {
-    /// The accepted ballot of the state.
+    /// Accepted ballot of the state.
     pub accepted: Ballot,
-    /// The lease.
+    /// Expected lease.
     pub lease: Option<P::Lease>,
-    /// The ballot that a quorum has promised.
+    /// Ballot that a quorum has promised.
     pub ballot: Ballot,
-    /// The flush after which it has promised that.
+    /// Flush after which the quorum promised that ballot.
     pub flush: u64,
 }
 
-/// States on their way to masters that may lack them.
+/// States sent to masters that may lack them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Adopt<P: Program> {
-    /// The state of each key. Its accepted ballot is the adopter's own, not the one that it was found under.
+    /// State of each key. Its accepted ballot is the adopter's own, not the ballot under which it was found.
     pub states: Vec<Adopted<P>>,
-    /// The ballot to promise along with them.
+    /// Next ballot, promised along with the states.
     pub next: Ballot,
 }
 
-/// The state of one key on its way.
+/// State of one key to adopt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Adopted<P: Program> {
-    /// The key.
+    /// Name of the key.
     pub key: P::Key,
-    /// The ballot that it was found under.
+    /// Ballot under which the state was found.
     pub from: Ballot,
-    /// The state.
+    /// State to accept.
     pub state: State<P>,
-    /// Leases that nobody has any more ([`remains`](super::remains)): they are removed first.
+    /// Leases that nobody holds any more ([`remains`](super::remains)): they are removed first.
     pub over: Vec<P::Lease>,
-    /// The flush after which a quorum has promised the ballot that it is accepted under.
+    /// Flush after which a quorum promised the ballot that the state is accepted under.
     pub flush: u64,
 }
 
-/// What came of a program.
+/// Result of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ran<P: Program> {
-    /// What it replied.
+    /// Reply of the program.
     pub reply: P::Reply,
-    /// Whether it has written anything, so that its keys were accepted.
+    /// Whether the program has written anything, so that its keys were accepted.
     pub wrote: bool,
-    /// Whether the next ballot is promised: it has written, or something has ended for it that lived at the ballot it ran
-    /// under. Else nothing has changed, and the promise that it ran on still stands.
+    /// Whether the next ballot is promised: the program has written, or a value that lived at the ballot it ran under
+    /// had ended by the time it ran. Otherwise nothing has changed, and the promise that it ran on still stands.
     pub is_promised: bool,
 }
 
-/// Why a script changed nothing.
+/// Reason why a script changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refusal {
-    /// The highest ballot that was promised for any of its keys.
+    /// Highest ballot promised for any of its keys.
     pub promised: Ballot,
-    /// The latest time that may be promised, in microseconds since the epoch: beyond that something has ended which still
-    /// stays by the master's own clock. `None`: any.
+    /// Latest time that may be promised, in microseconds since the Unix epoch: beyond it, something has ended that
+    /// still stays by the master's own clock. `None` if any time may be promised.
     pub latest_us: Option<u64>,
 }
 
 impl Refusal {
-    /// That of a master that has not said what it has promised.
+    /// Refusal of a master that has not reported its promises.
     pub const UNTOLD: Self = Self { promised: Ballot::NONE, latest_us: None };
 }
 
@@ -182,30 +182,32 @@ impl<P: Program> Default for State<P> {
 }
 
 impl<P: Program> Slots<P> {
-    /// What the master keeps of `key`.
+    /// Returns the master's record of `key`.
     pub fn get(&self, key: &P::Key) -> Slot<P> {
         let mut slot = self.keys.get(key).cloned().unwrap_or_default();
         slot.rise_to(self.floor);
         slot
     }
 
-    /// The same, to be changed.
+    /// Returns the master's record of `key`, for changes.
     pub fn of(&mut self, key: &P::Key) -> &mut Slot<P> {
         let slot = self.keys.entry(key.clone()).or_default();
         slot.rise_to(self.floor);
         slot
     }
 
-    /// The keys that something is kept of.
+    /// Iterates over the keys that have a record.
     pub fn iter(&self) -> impl Iterator<Item = (&P::Key, &Slot<P>)> {
         self.keys.iter()
     }
 
-    /// Promises `ballot` for all of `keys`, and answers what the promise is about. `met` is the highest flush that another
-    /// master has shown: one that this master has missed happens first. It is `own_us` by the master's own clock.
+    /// Promises `ballot` for all of `keys`, and returns the sights that the promise is about. `met` is the highest
+    /// flush that another master has shown: if this master has missed it, the flush happens first. `own_us` is the time
+    /// on the master's own clock.
     ///
     /// # Errors
-    /// When this ballot or a higher one was promised for one of them, or it is beyond the end of what still stays.
+    /// Returns an error if this ballot or a higher one was promised for one of the keys, or if it is beyond the end of
+    /// a value that still stays.
     pub fn prepare(
         &mut self,
         keys: &[P::Key],
@@ -222,11 +224,12 @@ impl<P: Program> Slots<P> {
         Ok(keys.iter().map(|key| self.of(key).promise(ballot, flush, own_us)).collect())
     }
 
-    /// Accepts states as they are. What has an end stays as long as it stayed where it came from.
+    /// Accepts states unchanged. A value with an end stays as long as it stayed where it came from.
     ///
     /// # Errors
-    /// When a higher ballot was promised, a lease stands where one of them belongs, they are from before or after another
-    /// flush, or the next ballot is beyond the end of what still stays.
+    /// Returns an error if a higher ballot was promised, or a lease holds the place of one of the states. It also
+    /// returns one if the states are from before or after another flush, or the next ballot is beyond the end of a
+    /// value that still stays.
     pub fn adopt(&mut self, adopt: &Adopt<P>, own_us: u64) -> Result<(), Refusal> {
         let flush = self.flush;
         let may_adopt = |adopted: &Adopted<P>| {
@@ -245,7 +248,7 @@ impl<P: Program> Slots<P> {
         Ok(())
     }
 
-    /// `SET NX`: knows nothing of stamps. Returns whether the lease was taken.
+    /// Takes a lease as `SET NX` does, ignoring stamps. Returns whether the lease was taken.
     pub fn claim(&mut self, key: &P::Key, lease: P::Lease) -> bool {
         let slot = self.of(key);
         let is_free = slot.lease.is_none() && !slot.is_there();
@@ -255,7 +258,8 @@ impl<P: Program> Slots<P> {
         is_free
     }
 
-    /// Deletes the lease under `key` if it is one of those meant: a release, a take-back, or its end. Returns it.
+    /// Deletes the lease under `key` if `is_meant` accepts it: a release, a take-back, or its expiry. Returns the
+    /// lease.
     pub fn give_back(
         &mut self,
         key: &P::Key,
@@ -265,20 +269,20 @@ impl<P: Program> Slots<P> {
         slot.lease.take_if(|lease| is_meant(lease))
     }
 
-    /// The value of `key` is lost from under its stamp.
+    /// Loses the value of `key`, but keeps its stamp.
     pub fn lose(&mut self, key: &P::Key) {
         self.of(key).is_gone = true;
     }
 
-    /// The TTL of the master cleans the value of `key` up, after its end. Claims pass from now on, so nothing may be accepted
-    /// any more that is older than the end: the key counts as promised at it.
+    /// Cleans up the value of `key` after its end, as the master's TTL does. From then on claims pass, so nothing older
+    /// than the end may be accepted any more: the key counts as promised at its end.
     pub fn clean_up(&mut self, key: &P::Key) {
         let slot = self.of(key);
         slot.is_gone = true;
         slot.promised = slot.promised.max(slot.end());
     }
 
-    /// What keeps the master from promising `ballot` for these keys.
+    /// Returns what keeps the master from promising `ballot` for these keys.
     fn refusal(&mut self, keys: &[P::Key], ballot: Ballot, own_us: u64) -> Refusal {
         let promised = keys.iter().map(|key| self.of(key).promised).max().unwrap_or_default();
         let latest = keys.iter().filter_map(|key| self.of(key).state.latest_us(ballot, own_us));
@@ -287,12 +291,13 @@ impl<P: Program> Slots<P> {
 }
 
 impl<P: Runs> Slots<P> {
-    /// Runs a program in place, and remembers as many as `keep` says. All its keys are accepted if it writes to one of them: what
-    /// it has read must not change before what it wrote is decided.
+    /// Runs a program in place, and remembers as many programs as `keep` allows. If it writes to one of its keys, all
+    /// of them are accepted: what it has read must not change before what it wrote is decided.
     ///
     /// # Errors
-    /// When a higher ballot was promised, a key holds something else than the program expects, it was promised before or
-    /// after another flush, or the next ballot is beyond the end of what still stays.
+    /// Returns an error if a higher ballot was promised, or a key does not hold what the program expects. It also
+    /// returns one if the promise was given before or after another flush, or the next ballot is beyond the end of a
+    /// value that still stays.
     pub fn apply(&mut self, apply: &Apply<P>, keep: Keep, own_us: u64) -> Result<Ran<P>, Refusal> {
         let keys = apply.program.keys();
         let now_us = apply.now_us;
@@ -319,7 +324,7 @@ impl<P: Runs> Slots<P> {
             let end_us = P::end_if_present(value)?;
             let moved = slots.iter().map(|slot| &slot.state);
             let moved = moved.filter(|state| P::end_if_present(&state.value) == Some(end_us));
-            // The same end may have been set anew, at a time that a promise has stopped.
+            // A program may have set the end again to the same value, at a time held back by a promise.
             let stays_us = own_us.saturating_add(end_us.saturating_sub(now_us));
             moved.map(|state| state.stays_us).chain([stays_us]).max()
         };
@@ -341,9 +346,9 @@ impl<P: Runs> Slots<P> {
 }
 
 impl<P: Program> Slot<P> {
-    /// A key without a stamp counts as promised at the floor.
+    /// Makes a key without a stamp count as promised at the floor.
     ///
-    /// Who does not know what ran here ([`settle::copy`]) does not know what ran up to the floor either.
+    /// A master that does not know what ran here ([`settle::copy`]) does not know what ran up to the floor either.
     ///
     /// [`settle::copy`]: super::settle::copy
     fn rise_to(&mut self, floor: Ballot) {
@@ -362,12 +367,12 @@ impl<P: Program> Slot<P> {
         Sight { flush, ..Sight::of(self, own_us) }
     }
 
-    /// Whether the master has the value, be it past its end.
+    /// Whether the master has the value, even past its end.
     pub fn is_there(&self) -> bool {
         P::is_present(&self.state.value) && !self.is_gone
     }
 
-    /// What has ended for a program is gone.
+    /// Marks a value that has ended for a program as gone.
     fn clear_ended(&mut self, now_us: u64) {
         self.is_gone |= self.is_there() && !P::lives(&self.state.value, now_us);
     }
@@ -448,13 +453,14 @@ impl<P: Program> Slot<P> {
         (self.promised, self.floor, self.state) = (next, Ballot::NONE, kept);
     }
 
-    /// The lease that the master has once it has adopted what it lacked, without what is over.
+    /// Returns the lease that the master has once it has adopted the state that it lacked, without leases that are
+    /// over.
     fn left_beside(&self, Adopted { state, over, .. }: &Adopted<P>) -> Option<&P::Lease> {
         let lease = self.lease.as_ref().filter(|lease| !over.contains(lease));
         lease_without(&self.state, lease, state).filter(|lease| !over.contains(lease))
     }
 
-    /// What is kept of a state that is adopted. Who has it already knows how long it stays.
+    /// Returns the adopted state as the master keeps it. A master that already has the state knows how long it stays.
     fn kept(&self, Adopted { from, state, .. }: &Adopted<P>, own_us: u64) -> State<P> {
         let stays_us = match self.state.accepted == *from {
             true => self.state.stays_us,
@@ -465,7 +471,7 @@ impl<P: Program> Slot<P> {
 }
 
 impl<P: Program> Sight<P> {
-    /// What a master that keeps this shows at `own_us` by its own clock, and has never been flushed.
+    /// Returns the view of a master that keeps this record, at `own_us` on its own clock, and was never flushed.
     pub fn of(slot: &Slot<P>, own_us: u64) -> Self {
         let Slot { mut state, floor, is_gone, lease, .. } = slot.clone();
         state.stays_us = state.stays_us.saturating_sub(own_us);
@@ -477,16 +483,16 @@ impl<P: Program> Sight<P> {
         self.is_gone && P::lives(&self.state.value, now_us)
     }
 
-    /// Whether `new` may take the place of this at `now_us`. What is open has run on exactly what was found, and is worth
-    /// nothing beside anything else, unless the master does not know whether it had it ([`settle::copy`]). What is
-    /// decided, and absent or past its end, stands beside any lease.
+    /// Whether `new` may replace this state at `now_us`. An open state comes from a program that ran on exactly what it
+    /// found. It is void next to anything else, unless the master does not know whether it had that ([`settle::copy`]).
+    /// A decided state that is absent or past its end may be next to any lease.
     ///
     /// [`settle::copy`]: super::settle::copy
     pub fn has_room_for(&self, new: &State<P>, now_us: u64) -> bool {
         self.has_room_beside(self.lease_under(new), new, now_us)
     }
 
-    /// The lease that the master has once `new` has taken the place of what is there.
+    /// Returns the lease that the master has once `new` has replaced its state.
     pub(super) fn lease_under(&self, new: &State<P>) -> Option<&P::Lease> {
         lease_without(&self.state, self.lease.as_ref(), new)
     }
@@ -500,8 +506,9 @@ impl<P: Program> Sight<P> {
         }
     }
 
-    /// Whether claims may have found nothing here, and be gone again, between the end of what an open program found and that
-    /// of what it has left. Who does not know whether the program ran here does not know since when there is something, either.
+    /// Whether claims may have found nothing here and have gone again. The time in question is between the end of the
+    /// value that an open program found and the end of the value that it left. A master that does not know whether the
+    /// program ran here does not know how long the value has existed, either.
     fn may_have_been_claimed(&self, new: &State<P>, is_unknown: bool, now_us: u64) -> bool {
         let is_there = P::is_present(&self.state.value) && !self.is_gone;
         let was_there = is_there && !is_unknown;
@@ -511,8 +518,8 @@ impl<P: Program> Sight<P> {
     }
 }
 
-/// The lease that a master has once `new` has taken the place of its state. A program that is no part of that has not
-/// taken over the lease that it found, which may have been counted as a vote: it stands there again.
+/// Returns the lease that a master has once `new` has replaced its state. A program that is not part of `new` has not
+/// taken over the lease that it found, which may have been counted as a vote: the lease comes back.
 pub fn lease_without<'a, P: Program>(
     old: &'a State<P>,
     lease: Option<&'a P::Lease>,
@@ -524,38 +531,40 @@ pub fn lease_without<'a, P: Program>(
 }
 
 impl<P: Program> State<P> {
-    /// The ballot under which the last program ran, if any is remembered.
+    /// Returns the ballot under which the last program ran, if any is remembered.
     pub fn ran(&self) -> Option<Ballot> {
         self.recent.last()
     }
 
-    /// The time that a master with this takes it to be, by whose own clock it is `own_us`, if it must not promise `ballot`. A
-    /// promise rules out the time before it, so behind the end nobody finds the value any more. That it has ended is not for
-    /// the clock of a proxy to say: the master has counted how long the value stays.
+    /// Returns the current time as seen by a master that holds this state, whose own clock shows `own_us`, if it must
+    /// not promise `ballot`. A promise rules out earlier times, so beyond the end no reader finds the value any more. A
+    /// proxy's clock must not decide that the value has ended: the master has measured how long it stays.
     fn latest_us(&self, ballot: Ballot, own_us: u64) -> Option<u64> {
         let end_us = P::end_if_present(&self.value)?;
         let left_us = self.stays_us.saturating_sub(own_us);
         (end_us <= ballot.counter && left_us > 0).then(|| end_us.saturating_sub(left_us))
     }
 
-    /// Whether what is shown or sent like this is given to a master that lacks it: it lives at `now_us`, or still stays.
+    /// Whether a state that is shown or sent like this is given to a master that lacks it: it lives at `now_us`, or
+    /// still stays.
     pub fn stays(&self, now_us: u64) -> bool {
         P::lives(&self.value, now_us) || P::is_present(&self.value) && self.stays_us > 0
     }
 
-    /// Until when it stays on a master that it was sent to, by whose own clock it is `own_us`.
+    /// Returns the time until which the state stays on a master that receives it at `own_us` on its own clock.
     pub(super) fn stays_from(&self, own_us: u64) -> u64 {
         let has_end = P::end_if_present(&self.value).is_some();
         if has_end { own_us.saturating_add(self.stays_us) } else { 0 }
     }
 
-    /// That of a master which has accepted nothing, as far as it knows, and does not know of what is as old as `ballot`.
+    /// Returns the state of a master that has accepted nothing, as far as it knows, and does not know what happened up
+    /// to `ballot`.
     pub fn unknown_up_to(ballot: Ballot) -> Self {
         Self { recent: Remembered::default().without_those_before(ballot), ..Self::default() }
     }
 
-    /// The state as that of a master which does not know whether it has ever accepted it, taken over from a lease. Its ballot,
-    /// which nobody else has who is given something at another time, is older than whatever was accepted.
+    /// Returns the state as that of a master that does not know whether it ever accepted it, taken over from a lease.
+    /// Its ballot is older than any accepted state, and differs from that of any copy given at another time.
     pub(super) fn as_unknown(&self, lease: Option<P::Lease>, given_us: u64) -> Self {
         let accepted = Ballot { epoch: 0, counter: 0, worker: given_us };
         let recent = Remembered::default().without_those_before(self.accepted);

@@ -1,4 +1,4 @@
-//! What the model in `tests/keyspace` explores, step by step.
+//! Single steps of what the model in `tests/keyspace` explores.
 
 mod ends;
 
@@ -14,7 +14,7 @@ use crate::decision::quorum::{MasterId, Quorum};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 
-/// Adds one to each of its keys, deletes them, or only looks.
+/// Program that adds one to each of its keys, deletes them, or only reads them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count {
     keys: Vec<char>,
@@ -54,7 +54,7 @@ impl Runs for Count {
     }
 }
 
-/// Values from here on end, one of them later, up to those that do not.
+/// Values from here up to `LASTING` have an end; that of `EXTENDED` is later.
 const SHORT: u8 = 100;
 const EXTENDED: u8 = 105;
 const LASTING: u8 = 110;
@@ -63,7 +63,7 @@ const LATER_US: u64 = 500;
 
 const KEEP: Keep = Keep { last: 4, workers: 4, age_us: u64::MAX };
 
-/// Beyond all ends: nothing stays by clocks that say so.
+/// Beyond all ends: by such a clock, nothing stays.
 const OWN_US: u64 = u64::MAX;
 
 type Masters = [Slots<Count>; 3];
@@ -84,7 +84,7 @@ fn execute(slots: &mut Slots<Count>, request: &Request<Count>) -> Answer<Count> 
     request.execute(slots, KEEP, OWN_US)
 }
 
-/// Sends a request to some masters, and returns the last step that was more than waiting. The others are silent.
+/// Sends a request to some masters, and returns the last step other than waiting. The others are silent.
 fn ask(
     proposer: &mut Proposer<Count>,
     masters: &mut Masters,
@@ -94,7 +94,7 @@ fn ask(
     ask_at(OWN_US, proposer, masters, asked, request)
 }
 
-/// The same, when it is `own_us` by the clocks of masters.
+/// Asks like [`ask`], at `own_us` by the masters' clocks.
 fn ask_at(
     own_us: u64,
     proposer: &mut Proposer<Count>,
@@ -108,7 +108,7 @@ fn ask_at(
     }
 }
 
-/// The same, when the others may still answer.
+/// Asks like [`ask_at`], but the others may still answer.
 fn hear(
     own_us: u64,
     proposer: &mut Proposer<Count>,
@@ -126,7 +126,7 @@ fn hear(
     last
 }
 
-/// Sends everything to some masters, until the operation waits or ends.
+/// Sends all requests to some masters, until the operation waits or ends.
 fn run(
     operation: (Proposer<Count>, Request<Count>),
     masters: &mut Masters,
@@ -135,7 +135,7 @@ fn run(
     run_at(OWN_US, operation, masters, asked)
 }
 
-/// The same, when it is `own_us` by the clocks of masters.
+/// Runs like [`run`], at `own_us` by the masters' clocks.
 fn run_at(
     own_us: u64,
     (mut proposer, mut request): (Proposer<Count>, Request<Count>),
@@ -172,7 +172,7 @@ fn the_next_program_of_a_worker_takes_one_round_trip() {
     assert_eq!(ask(&mut next, &mut masters, &[1, 2], &request), done(4));
 }
 
-/// Out of memory, it has refused what the others have run, and its client has gone on.
+/// Out of memory, the master has refused what the others have run, and its client has moved on.
 #[test]
 fn who_has_written_nothing_where_others_have_is_not_counted() {
     for order in [[0, 1, 2], [1, 0, 2], [1, 2, 0]] {
@@ -221,7 +221,8 @@ fn a_program_whose_answer_was_lost_is_answered_from_the_list() {
     assert_eq!(step, done(2));
 }
 
-/// It may still arrive where it has not been yet. A program that has nothing to write now leaves no later state there.
+/// The attempt may still arrive where it has not been yet. A program that has nothing to write now leaves no later
+/// state there.
 #[test]
 fn what_may_still_arrive_is_outbid_before_a_program_runs_again() {
     let mut masters = Masters::default();
@@ -260,7 +261,7 @@ fn the_key_that_was_written_along_is_looked_at_as_well() {
     }
 }
 
-/// One of its keys has gone on without it on two masters, so it can never be decided.
+/// One of its keys has moved on without the group on two masters, so the group can never be decided.
 #[test]
 fn a_group_that_one_of_its_keys_has_left_behind_is_no_part_of_the_others() {
     let mut masters = Masters::default();
@@ -275,7 +276,7 @@ fn a_group_that_one_of_its_keys_has_left_behind_is_no_part_of_the_others() {
     assert_eq!(values(&step), [0]);
 }
 
-/// What a master shows of a key whose last two programs ran under these ballots, on the state of that one.
+/// Returns a master's view of a key whose last two programs ran under these ballots, on the state of `basis`.
 fn shown(ran: [u64; 2], basis: u64, group: &str) -> Sight<Count> {
     let ballot = |counter| Ballot { epoch: 0, counter, worker: 7 };
     let last = ballot(ran[1]);
@@ -293,7 +294,8 @@ fn shown(ran: [u64; 2], basis: u64, group: &str) -> Sight<Count> {
     Sight { state, floor: Ballot::NONE, is_gone: false, lease: None, flush: 0 }
 }
 
-/// One of five still shows the group, and what has run on that elsewhere came to nothing. The other key has forgotten both.
+/// One of five still shows the group, and a program that ran on it elsewhere came to nothing. The other key has
+/// forgotten both.
 #[test]
 fn a_group_that_another_program_has_run_on_was_decided() {
     let b = || shown([80, 90], 80, "");
@@ -308,7 +310,7 @@ fn a_group_that_another_program_has_run_on_was_decided() {
     assert_eq!(states[0].state.open, None);
 }
 
-/// Somebody may have adopted it on the master that is silent, over the last copy of what the other key held before.
+/// A worker may have had the silent master adopt the group, over the last copy of what the other key held before.
 #[test]
 fn a_group_is_given_up_only_where_what_was_before_is_in_view() {
     let group = [shown([50, 61], 50, "ab"), shown([45, 61], 45, "ab")];
@@ -324,7 +326,7 @@ fn a_group_is_given_up_only_where_what_was_before_is_in_view() {
     assert_eq!(ran, [Some(50), Some(45)], "both keys are accepted without it");
 }
 
-/// Somebody has put the stamp of a group there, whose other keys are two.
+/// The stamp of a group is under a key that is not part of that group.
 #[test]
 fn a_group_that_does_not_have_the_key_under_which_it_is_shown_is_not_looked_at_for_ever() {
     let of_group = || shown([50, 61], 50, "bc");
@@ -350,8 +352,8 @@ fn what_a_dead_group_ran_on_is_found_where_it_was_accepted_before() {
     assert_eq!(states[0].state.ran().map(|ran| ran.counter), Some(50));
 }
 
-/// Two have a group, and one has accepted both keys without it, with something else on one of them. Nobody shows what was before:
-/// were that given up as well, nothing would be left.
+/// Two masters have a group, and one has accepted both keys without it, with something else on one of them. No master
+/// shows the state from before: if that were given up as well, nothing would be left.
 #[test]
 fn the_newest_is_not_given_up_where_it_can_go_on() {
     let group = [shown([5, 10], 5, "ab"), shown([5, 10], 5, "ab")];
@@ -376,7 +378,7 @@ fn a_minority_that_lacks_the_lease_holds_nothing_up() {
     assert!(masters[..2].iter_mut().all(|slots| slots.of(&'a').lease.is_none()));
 }
 
-/// It may be that of a quorum, with the master that is silent.
+/// With the silent master, it may be the lease of a quorum.
 #[test]
 fn a_lease_that_one_of_two_shows_is_waited_for() {
     let mut masters = Masters::default();
@@ -389,7 +391,7 @@ fn a_lease_that_one_of_two_shows_is_waited_for() {
     assert_eq!(step, done(1), "nobody else has it");
 }
 
-/// Its copy may have been one of the quorum's.
+/// The overwritten copy may have been one of the quorum's.
 #[test]
 fn a_program_that_took_a_lease_over_in_vain_gives_it_back() {
     let mut masters = Masters::default();
@@ -406,14 +408,14 @@ fn a_program_that_took_a_lease_over_in_vain_gives_it_back() {
     assert_eq!(masters[0].of(&'a').lease, Some("mine"));
 }
 
-/// What two masters show for a third one that is admitted.
+/// Returns what to copy to a third master that is admitted, from the sights of two.
 fn copied(masters: &Masters) -> Copied<Count> {
     let sights = sights(masters, &['a']);
     let others: Vec<_> = sights[..2].iter().map(|sights| &sights[..]).collect();
     copy(Quorum::of(3), Ballot { epoch: 0, counter: 900, worker: 9 }, &['a'], &others)
 }
 
-/// The copy that was overwritten may have been counted with that of the forgotten master.
+/// The overwritten copy may have been counted with that of the master that forgot.
 #[test]
 fn a_lease_that_was_taken_over_in_vain_is_copied_to_who_is_admitted() {
     let mut masters = Masters::default();
@@ -432,7 +434,7 @@ fn a_lease_that_was_taken_over_in_vain_is_copied_to_who_is_admitted() {
     assert_eq!((states[0].state.value, lease), (0, Some("mine")));
 }
 
-/// It has taken the lease over on two masters, one of which has forgotten. The third one has met neither.
+/// The program has taken the lease over on two masters, one of which has forgotten. The third has seen neither.
 #[test]
 fn who_was_admitted_to_a_contested_key_does_not_say_that_nothing_ran() {
     let mut masters = Masters::default();
@@ -475,7 +477,7 @@ fn answers_of_another_version_do_not_count() {
     }
 }
 
-/// What all masters show of some keys, closed or not.
+/// Returns the sights of all masters for some keys, closed or not.
 fn sights(masters: &Masters, keys: &[char]) -> Vec<Vec<Sight<Count>>> {
     let sight =
         |slots: &Slots<Count>| keys.iter().map(|key| Sight::of(&slots.get(key), OWN_US)).collect();
@@ -494,7 +496,7 @@ fn close(masters: &mut Masters, key: char) -> Ballot {
     accepted
 }
 
-/// A key that every master counted, and then deleted.
+/// Returns masters that all counted these keys and then deleted them.
 fn deleted(keys: &str) -> Masters {
     let mut masters = Masters::default();
     let sum = keys.len() as u8;
@@ -538,8 +540,8 @@ fn a_dropped_stamp_keeps_out_what_is_late() {
     assert!(matches!(execute(&mut masters[0], &other), Answer::Refused(_)), "any key");
 }
 
-/// A worker whose program has reached the first so many of three masters, when others have run a lot: what it is told
-/// when it asks again.
+/// Returns the result that a worker gets when it asks again after many programs of others, and the final value. Its own
+/// program has reached the first `reached` of three masters.
 fn told_after_many_others(reached: usize, others: &[u64]) -> (Step<Count>, u8) {
     let mut masters = Masters::default();
     let (mut proposer, request) = start(7, count("a"), 100);
@@ -573,7 +575,7 @@ fn a_worker_that_pauses_while_too_many_others_are_at_work_is_not_told() {
     }
 }
 
-/// Masters that have run a program of two keys, of which its worker has written one since.
+/// The masters have run a program on two keys, and its worker has written one of them since.
 #[test]
 fn a_group_that_its_worker_has_followed_up_is_not_denied() {
     let mut masters = Masters::default();
@@ -617,7 +619,7 @@ fn a_stamp_that_an_open_group_names_is_not_dropped() {
     assert_eq!(dropped(&masters, &['a', 'b']), "b");
 }
 
-/// It is absent although a later program, which came to nothing, has overwritten it where it was not dropped.
+/// The key is absent although a later program, which came to nothing, has overwritten it where it was not dropped.
 #[test]
 fn what_a_quorum_has_dropped_is_absent() {
     let mut masters = deleted("ab");
@@ -633,7 +635,7 @@ fn what_a_quorum_has_dropped_is_absent() {
     assert_eq!(values(&step), [0]);
 }
 
-/// Every master has a value that ends.
+/// Returns masters that all hold a value with an end.
 fn short() -> Masters {
     all_with(SHORT)
 }
@@ -648,7 +650,7 @@ fn all_with(value: u8) -> Masters {
     masters
 }
 
-/// What has taken the end away on the third master would count otherwise.
+/// Otherwise a program that removed the end on the third master would count.
 #[test]
 fn an_end_is_accepted_before_anybody_is_told_of_it() {
     let mut masters = short();
@@ -673,7 +675,7 @@ fn what_was_cleaned_up_is_promised_at_its_end() {
     assert!(masters[1].prepare(&['a'], ballot(END_US - 1), 0, OWN_US).is_ok(), "lost, not ended");
 }
 
-/// What only the first master has counted on, until the end has passed on the others.
+/// Counts on the first master only, after which the end passes on the others.
 fn counted_alone(masters: &mut Masters) {
     let (mut proposer, request) = start(7, count("a"), 200);
     let Step::Send(apply) = ask(&mut proposer, masters, &[0, 1], &request) else {
@@ -706,7 +708,7 @@ fn what_ran_before_an_end_is_over_with_what_it_left() {
     assert_eq!(kept.recent.fate(ran), Fate::NotKnown);
 }
 
-/// The second key holds the same whether it counts or not.
+/// The second key holds the same value whether the program counts or not.
 #[test]
 fn what_ran_before_an_end_is_over_with_what_it_has_only_read() {
     let mut masters = all_with(SHORT);
@@ -729,7 +731,7 @@ fn what_ran_before_an_end_is_over_with_what_it_has_only_read() {
     assert_eq!(values(&step), [5]);
 }
 
-/// Whatever has come and gone since then came after it.
+/// Any lease that has come and gone since then came after it.
 #[test]
 fn what_ran_before_an_end_that_it_kept_is_adopted_where_nothing_is_left() {
     let mut masters = short();
@@ -739,7 +741,7 @@ fn what_ran_before_an_end_that_it_kept_is_adopted_where_nothing_is_left() {
     assert_eq!(masters[1].get(&'a').state.ran().map(|ran| ran.counter), Some(200));
 }
 
-/// Which of two masters it was counted by is not known any more.
+/// It is unknown which of two masters the program was counted by.
 #[test]
 fn who_was_admitted_after_an_end_lets_no_claim_pass_beside_what_took_it_away() {
     let mut masters = all_with(LASTING - 1);
@@ -763,7 +765,7 @@ fn who_was_admitted_after_an_end_lets_no_claim_pass_beside_what_took_it_away() {
     assert!(masters.iter().all(|slots| slots.get(&'a').state.value == LASTING));
 }
 
-/// Two masters have run the program, cleaned up what it left, and granted a claim. The third one has missed all of that.
+/// Two masters have run the program, cleaned up what it left, and granted a claim. The third has missed all of that.
 #[test]
 fn a_claim_after_an_end_is_told_beside_what_ran_before_it() {
     let mut masters = short();
@@ -820,7 +822,8 @@ fn who_settles_ends_without_the_silent_and_waits_for_all_others() {
     assert_eq!(values(&settling.no_more_answers()), [1]);
 }
 
-/// It may come to nothing on one master as another key is gone on with, and has overwritten one of two copies there.
+/// On one master the program may come to nothing because another key moves on, after it has overwritten one of two
+/// copies there.
 #[test]
 fn a_program_on_several_keys_is_sent_where_all_hold_what_it_runs_on() {
     let mut masters = Masters::default();
@@ -851,7 +854,7 @@ fn a_program_on_several_keys_is_not_sent_around_who_was_promised_to_another() {
     }
 }
 
-/// Out of memory, or without a mark: it is as one that is away.
+/// A master out of memory, or without a mark, counts as one that is away.
 #[test]
 fn a_program_on_several_keys_is_sent_around_who_can_do_nothing() {
     let mut masters = Masters::default();
@@ -881,7 +884,7 @@ fn a_program_on_several_keys_is_not_sent_around_who_could_do_nothing_and_promise
     }
 }
 
-/// Whoever has promised more to somebody else may hold something else, and is what this is about.
+/// A master that has promised more to another worker may hold something else, which is exactly what settling must find.
 #[test]
 fn who_settles_begins_again_after_any_refusal() {
     let mut masters = Masters::default();
@@ -896,7 +899,7 @@ fn who_settles_begins_again_after_any_refusal() {
     assert_eq!(masters[2].get(&'a').state.value, 1);
 }
 
-/// Runs a settler without `over`.
+/// Settles the key with the leases of `over` taken for remains.
 fn settle_without(
     over: &[&'static str],
     masters: &mut Masters,
@@ -984,7 +987,7 @@ fn a_register_that_lives_takes_the_place_of_a_lease_that_is_over() {
     assert_eq!((values(&step), slot.state.value, slot.lease), (vec![1], 1, None));
 }
 
-/// It was adopted by one that has lost it then, from another one that has it.
+/// One master adopted the value from another that has it, and then lost it.
 #[test]
 fn what_is_lost_as_it_was_adopted_is_brought_back_from_before() {
     let mut masters = Masters::default();

@@ -1,18 +1,19 @@
 //! Forgetting keys that are absent.
 //!
-//! A key that was deleted, has ended, or was only asked for leaves a stamp. Without it a master would promise again what it
-//! has ruled out, and would deny programs that ran. What is left of a dropped stamp is the floor of its database:
+//! A key that was deleted, has ended, or was only asked for leaves a stamp. Without its stamp, a master would promise
+//! again what it has ruled out, and would deny programs that ran. A dropped stamp leaves only the floor of its
+//! database:
 //!
-//! * a key without a stamp counts as promised at the floor, so nothing that is late is accepted;
-//! * what became of a program up to the floor is not known, and never that it did not run.
+//! * a key without a stamp counts as promised at the floor, so nothing late is accepted;
+//! * the fate of a program up to the floor is unknown, and never reported as not run.
 //!
-//! The floor does not tell absent keys from those that a master has missed. So a stamp is dropped only when every member
-//! has it ([`droppable`]), and none still hangs on it. That a member can keep nothing past some end is no substitute: a
-//! program that nobody else has met may have taken the end away.
+//! The floor does not distinguish absent keys from those that a master has missed. So a stamp is dropped only if every
+//! member has it ([`droppable`]) and nothing depends on it any more. It is not enough that no member can keep the value
+//! past some end: a program that no other worker has seen may have removed the end.
 //!
-//! A sweep asks all members, who must all be in, under one version of the roster. It closes what they all have
-//! ([`Slots::close`]), looks at every key again, and drops what may be dropped ([`Slots::forget`]). Both compare the
-//! accepted ballot, so a key that has gone on meanwhile is left alone.
+//! A sweep asks all members, which must all be in, under one version of the roster. It closes the stamps that all of
+//! them have ([`Slots::close`]), looks at every key again, and drops what may be dropped ([`Slots::forget`]). Both
+//! steps compare the accepted ballot, so they leave alone a key that has changed meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +22,8 @@ use super::slot::{Sight, Slot, Slots, State};
 use crate::decision::quorum::Quorum;
 use crate::decision::register::ballot::Ballot;
 
-/// The accepted ballot that so many `members` show of the key at `place`; if that is all of them, it is decided. `None` if they
-/// differ, or one has lost the value.
+/// Returns the accepted ballot of the key at `place` if exactly `members` masters are in `sights` and all show the
+/// same. If those are all the members, the state is decided. `None` if they differ, or one has lost the value.
 pub fn alike<P: Program>(
     members: usize,
     place: usize,
@@ -37,10 +38,10 @@ pub fn alike<P: Program>(
     (sights.len() == members && sights.iter().all(is_alike)).then_some(accepted)
 }
 
-/// Stamps that may be dropped, found while all keys of all members are looked at, page by page.
+/// Stamps that may be dropped, found by looking at all keys of all members, page by page.
 ///
-/// A key is [considered](Sweep::consider) first. Then all keys that there are have to be [looked at](Sweep::look) after
-/// that: from then on no master can come by another group with it. The version of the roster must be the same all the time.
+/// A key is first [considered](Sweep::consider). After that, all existing keys must be [looked at](Sweep::look): from
+/// then on no master can acquire another group with that key. The version of the roster must not change meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep<P: Program> {
     found: BTreeMap<P::Key, Ballot>,
@@ -53,7 +54,7 @@ impl<P: Program> Default for Sweep<P> {
 }
 
 impl<P: Program> Sweep<P> {
-    /// Remembers those of `keys` that the members show as absent at `now_us`, and the same.
+    /// Remembers those of `keys` that all members show as absent at `now_us`, under the same ballot.
     pub fn consider(
         &mut self,
         members: Quorum,
@@ -70,32 +71,32 @@ impl<P: Program> Sweep<P> {
         }
     }
 
-    /// A member has this state: the keys of a group that is not closed stay.
+    /// Takes note of a member's state: the keys of a group that is not closed keep their stamps.
     pub fn look(&mut self, state: &State<P>) {
         for (key, _) in state.open.iter().flat_map(|open| &open.group) {
             self.found.remove(key);
         }
     }
 
-    /// How many stamps may be dropped, for all that was looked at so far.
+    /// Returns how many stamps may be dropped, according to the keys seen so far.
     pub fn len(&self) -> usize {
         self.found.len()
     }
 
-    /// Whether there are none.
+    /// Whether no stamp may be dropped.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// The keys whose stamps may be dropped, once all keys have been looked at, with the ballots that they were accepted
-    /// under.
+    /// Returns the keys whose stamps may be dropped, with their accepted ballots, once all keys have been looked at.
     pub fn droppable(self) -> Vec<(P::Key, Ballot)> {
         self.found.into_iter().collect()
     }
 }
 
-/// Those of `keys` whose stamp may be dropped, with its accepted ballot, if the members show this of all keys that there
-/// are, at once: absent at `now_us`, the same for all, and no part of a group that is not closed.
+/// Returns those of `keys` whose stamp may be dropped, with its accepted ballot. `sights` must be what the members show
+/// of all existing keys at once. A key is droppable if it is absent at `now_us`, the same on all members, and not part
+/// of a group that is not closed.
 pub fn droppable<P: Program>(
     members: Quorum,
     keys: &[P::Key],
@@ -109,24 +110,25 @@ pub fn droppable<P: Program>(
 }
 
 impl<P: Program> Slots<P> {
-    /// The highest ballot of all stamps that were dropped.
+    /// Returns the highest ballot of all dropped stamps.
     pub fn floor(&self) -> Ballot {
         self.floor
     }
 
-    /// The floor of other members, for one that is admitted: it may have been part of what they dropped.
+    /// Raises the floor to that of other members, when this one is admitted: it may have taken part in what they
+    /// dropped.
     pub fn raise_floor(&mut self, floor: Ballot) {
         self.floor = self.floor.max(floor);
     }
 
-    /// A quorum was seen to hold the state that was accepted under this ballot. Returns whether the master has it.
+    /// Closes the state accepted under this ballot, which a quorum was seen to hold. Returns whether the master has it.
     pub fn close(&mut self, key: &P::Key, accepted: Ballot) -> bool {
         let slot = self.keys.get_mut(key).filter(|slot| slot.state.accepted == accepted);
         slot.map(|slot| slot.state.open = None).is_some()
     }
 
-    /// Drops the stamp of a key that is [`droppable`], with what is left of its value, unless that still stays at `own_us` by
-    /// the master's own clock. Returns whether it was there. A lease stays.
+    /// Drops the stamp of a key that is [`droppable`], with what is left of its value, unless that still stays at
+    /// `own_us` on the master's own clock. Returns whether the stamp was dropped. A lease stays.
     pub fn forget(&mut self, key: &P::Key, accepted: Ballot, own_us: u64) -> bool {
         let may_go =
             |slot: &&mut Slot<P>| slot.state.accepted == accepted && slot.state.stays_us <= own_us;
@@ -144,7 +146,8 @@ impl<P: Program> Slots<P> {
 }
 
 impl<P: Program> Slot<P> {
-    /// The end of the value as a ballot: who asks about the time before must not find it absent here, and there elsewhere.
+    /// Returns the end of the value as a ballot. A reader that asks about an earlier time must not find the value
+    /// absent here and present elsewhere.
     pub(super) fn end(&self) -> Ballot {
         let end_us = P::end_if_present(&self.state.value);
         Ballot { counter: end_us.unwrap_or_default(), worker: 0, ..self.promised }

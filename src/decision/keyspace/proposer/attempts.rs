@@ -1,4 +1,4 @@
-//! How a program was sent, and what became of that. At most one attempt can take effect.
+//! Attempts to run a program, and their fates. At most one attempt can take effect.
 
 use crate::decision::keyspace::Program;
 use crate::decision::keyspace::settle::Holding;
@@ -7,18 +7,18 @@ use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 
-/// All attempts of one operation that may have run or may run yet.
+/// All attempts of one operation that may have run or may yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Attempts<P: Program>(Vec<Attempt<P>>);
 
 /// A program that was sent to every master, once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Attempt<P: Program> {
-    /// What it runs under, by key, and after which flush.
+    /// Ballot of each key, and the flush after which it was promised.
     ballots: Vec<(P::Key, Ballot, u64)>,
-    /// Masters that have refused it, and so never run it.
+    /// Masters that have refused the attempt, and so never run it.
     refused: MasterSet,
-    /// Whether some master has stopped, so that nobody runs it.
+    /// Whether some master has stopped, so that no master runs it.
     has_stopped: bool,
 }
 
@@ -29,7 +29,7 @@ impl<P: Program> Default for Attempts<P> {
 }
 
 impl<P: Program> Attempts<P> {
-    /// One more is sent, on this. Returns the ballot that answers to it are known by.
+    /// Adds an attempt on this basis. Returns the ballot that identifies its answers.
     pub(super) fn send(&mut self, program: &P, basis: &[Basis<P>]) -> Ballot {
         let ballots = program.keys().into_iter().zip(basis);
         let ballots = ballots.map(|(key, basis)| (key, basis.ballot, basis.flush)).collect();
@@ -43,7 +43,7 @@ impl<P: Program> Attempts<P> {
         self.0.is_empty()
     }
 
-    /// The highest ballot that one of them was sent under.
+    /// Returns the highest ballot of these attempts.
     pub(super) fn highest(&self) -> Ballot {
         self.0.iter().map(Attempt::ballot).max().unwrap_or_default()
     }
@@ -58,19 +58,19 @@ impl<P: Program> Attempts<P> {
         });
     }
 
-    /// Some master has stopped the one that was sent under this ballot.
+    /// Records that some master stopped the attempt under this ballot.
     pub(super) fn stop(&mut self, ballot: Ballot) {
         let is_one = |attempt: &&mut Attempt<P>| attempt.ballot() == ballot;
         self.0.iter_mut().filter(is_one).for_each(|attempt| attempt.has_stopped = true);
     }
 
-    /// Whether some master may have run one of them, or may run it yet.
+    /// Whether some master may have run one of the attempts, or may yet.
     pub(super) fn may_have_run(&self) -> bool {
         self.0.iter().any(|attempt| !attempt.has_stopped)
     }
 
-    /// What became of them, with the ballot of the one that has run. What one key tells is true of all: they were accepted
-    /// together. Nobody can tell what had run before a flush.
+    /// Returns the fate of the attempts, with the ballot of the one that ran. The answer of one key holds for all of
+    /// them: they were accepted together. Nobody can tell what ran before a flush.
     pub(super) fn fate(&self, holdings: &[Holding<P>]) -> Fate<(Ballot, P::Reply)> {
         let fates = self.0.iter().map(|attempt| match attempt.fate(holdings) {
             Fate::Ran(reply) => Fate::Ran((attempt.ballot(), reply)),

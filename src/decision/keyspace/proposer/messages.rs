@@ -1,4 +1,4 @@
-//! What goes between a proposer, masters, and its owner.
+//! Messages between a proposer, the masters, and the proposer's owner.
 
 use crate::decision::keyspace::remembered::Keep;
 use crate::decision::keyspace::settle::Holding;
@@ -9,8 +9,8 @@ use crate::decision::register::ballot::Ballot;
 /// A request to every master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<P: Program> {
-    /// Promise this ballot for these keys, and tell what they hold. With each goes the highest flush of its database that a
-    /// master has shown, 0 if that is not known.
+    /// Promise this ballot for these keys, and report what they hold. Each key comes with the highest flush of its
+    /// database that a master has shown, 0 if unknown.
     Prepare(Vec<(P::Key, u64)>, Ballot),
     /// Accept states.
     Adopt(Adopt<P>),
@@ -18,58 +18,60 @@ pub enum Request<P: Program> {
     Apply(Apply<P>),
 }
 
-/// What a master answered.
+/// One master's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer<P: Program> {
-    /// The ballot is promised; the keys hold this.
+    /// The master promised the ballot, and the keys hold this.
     Promised(Vec<Sight<P>>),
-    /// The states are accepted.
+    /// The master accepted the states.
     Adopted,
-    /// The program ran, and replied.
+    /// The program ran, with this result.
     Applied(Ran<P>),
-    /// Nothing was changed.
+    /// The master changed nothing.
     Refused(Refusal),
 }
 
-/// What is to be done now.
+/// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step<P: Program> {
-    /// Nothing, until the next answer or the deadline.
+    /// Wait for the next answer or the deadline.
     Wait,
     /// Send this to every master.
     Send(Request<P>),
-    /// Somebody else is at work, or a master is behind: pause at random, then call [`Proposer::again`](super::Proposer::again).
+    /// Another worker is active, or a master is behind: pause for a random time, then call
+    /// [`Proposer::again`](super::Proposer::again).
     Pause,
     /// The operation has ended.
     Done(Outcome<P>),
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome<P: Program> {
-    /// The program ran, exactly once.
+    /// The program ran exactly once.
     Ran(P::Reply),
-    /// What the keys hold, for an operation that only reads.
+    /// Content of the keys, for an operation that only reads.
     Read(Vec<Holding<P>>),
-    /// It has not run, and never will: its keys hold something else than it expects ([`Program::may_run`]).
+    /// The program has not run and never will: its keys do not hold what it expects ([`Program::may_run`]).
     Unmet,
-    /// It may have run or not, and nobody can tell any more. It must not run again.
+    /// The program may have run or not, and it is too late to find out. It must not run again.
     NotKnown,
 }
 
-/// What an operation wants.
+/// Purpose of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Wish<P: Program> {
-    /// To run this.
+    /// Run this program.
     Run(P),
-    /// To know what these keys hold.
+    /// Find out what these keys hold.
     Read(Vec<P::Key>),
-    /// That all masters hold the same under these keys, as far as they answer.
+    /// Make all masters that answer hold the same under these keys.
     Settle(Vec<P::Key>),
 }
 
 impl<P: Runs> Request<P> {
-    /// What a master does that remembers as many programs of each key as `keep` says, at `own_us` by its own clock.
+    /// Executes the request as a master does at `own_us` on its own clock, remembering as many programs of each key as
+    /// `keep` allows.
     pub fn execute(&self, slots: &mut Slots<P>, keep: Keep, own_us: u64) -> Answer<P> {
         let answer = match self {
             Self::Prepare(keys, ballot) => {
@@ -85,7 +87,7 @@ impl<P: Runs> Request<P> {
 }
 
 impl<P: Program> Wish<P> {
-    /// The keys.
+    /// Returns the keys.
     pub fn keys(&self) -> Vec<P::Key> {
         match self {
             Self::Run(program) => program.keys(),
@@ -93,7 +95,7 @@ impl<P: Program> Wish<P> {
         }
     }
 
-    /// Whether all masters that answer are to hold the same.
+    /// Whether all masters that answer must hold the same.
     pub(super) fn needs_all(&self) -> bool {
         match self {
             Self::Run(program) => program.needs_all(),

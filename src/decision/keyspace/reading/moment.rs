@@ -1,22 +1,23 @@
-//! Several keys at one moment.
+//! Reading several keys as of one moment.
 
-/// Whether registers that quorums show were all so at one moment.
+/// Decides whether registers that quorums show were all so at one moment.
 ///
-/// * **Two looks, one after the other, show the same.** When the second began, all of it was decided, as a quorum had accepted it
-///   by then. And nothing that came after it was: a quorum that had accepted that by then would have a master in common with the
-///   second look.
-/// * **One look shows the same on all masters.** When so many had looked as it takes for a quorum, it was decided; and the one
-///   that looked last of these, with all that looked later, leaves too few for a quorum that had accepted something since.
+/// * **Two consecutive reads show the same.** When the second began, all of it was decided, because a quorum had
+///   accepted it by then. And nothing newer was decided: a quorum that had accepted anything newer by then would have a
+///   master in common with the second read.
+/// * **One read shows the same on all masters.** Once a quorum of them had been read, the state was decided. The last
+///   of these masters, and those read after it, leave too few for a quorum that had accepted anything since.
 #[derive(Clone, Debug)]
 pub struct Moment<R> {
     before: Option<R>,
 }
 
 impl<R: PartialEq> Moment<R> {
-    /// Nothing was seen yet.
+    /// A sequence that has not seen anything yet.
     pub const NONE: Self = Self { before: None };
 
-    /// A look that began after the one before had ended shows this, on quorums or `by_all`.
+    /// Records a read that began after the previous one had ended and showed this, on quorums or `by_all`. Returns
+    /// whether it was all so at one moment.
     pub fn is_one(&mut self, shown: R, by_all: bool) -> bool {
         let is_again = self.before.as_ref() == Some(&shown);
         self.before = Some(shown);
@@ -34,17 +35,17 @@ mod tests {
 
     const MASTERS: usize = 3;
 
-    /// What is under two keys: something old, or something new that somebody writes meanwhile.
+    /// Content of two keys: something old, or something new that is being written during the read.
     type Shown = [bool; 2];
 
-    /// Two keys, each of which is written by somebody, and one that reads both.
+    /// Two keys, each with one writer, and a reader of both.
     #[derive(Clone, Default, PartialEq, Eq, Hash)]
     struct World {
-        /// On which masters the new is accepted.
+        /// Masters that have accepted the new value, per key.
         accepted: [MasterSet; 2],
-        /// What masters have answered to each look.
+        /// Answers of the masters to each read.
         looks: Vec<[Option<Shown>; MASTERS]>,
-        /// What was decided at any moment since the first look began.
+        /// Everything that was decided at some moment since the first read began.
         moments: Vec<Shown>,
     }
 
@@ -53,7 +54,7 @@ mod tests {
             self.accepted.map(|accepted| Quorum::of(MASTERS).reached_by(accepted))
         }
 
-        /// What both keys are said to hold, when enough have answered to each look.
+        /// Returns the reported content of both keys, once enough masters have answered each read.
         fn read(&self) -> Option<Shown> {
             let mut moment = Moment::NONE;
             self.looks.iter().find_map(|look| {
@@ -63,7 +64,7 @@ mod tests {
             })
         }
 
-        /// A look has ended, and has not told enough.
+        /// Whether the last read has ended without settling the result.
         fn may_look_again(&self) -> bool {
             let has_ended = |look| [0, 1].iter().all(|key| shown(look, *key).0.is_some());
             self.looks.last().is_none_or(has_ended) && self.looks.len() < 2 && self.read().is_none()
@@ -100,7 +101,7 @@ mod tests {
         }
     }
 
-    /// What a quorum shows of a key in a look, and whether all masters do.
+    /// Returns what a quorum shows of a key in a read, and whether all masters do.
     fn shown(look: &[Option<Shown>; MASTERS], key: usize) -> (Option<bool>, bool) {
         let quorum = Quorum::of(MASTERS);
         let mut reading = Reading::<bool, ()>::new(quorum, quorum.everybody());

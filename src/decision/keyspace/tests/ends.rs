@@ -1,15 +1,15 @@
-//! What has ended for the clock of a proxy that is ahead, and still stays by the clocks of masters.
+//! Values that have ended by the clock of a proxy that is ahead, and still stay by the masters' clocks.
 
 use super::*;
 use crate::decision::keyspace::copying::{Given, known};
 
-/// The clocks of masters, and until when what ends stays by them.
+/// Time on the masters' clocks, and the time until which the ending value stays by them.
 const NOW_US: u64 = 990;
 const STAYS_US: u64 = 1_000;
-/// What masters take the time to be then.
+/// Time as the masters see it then.
 const LATEST_US: u64 = END_US - (STAYS_US - NOW_US);
 
-/// Two have what ends, and the third has nothing.
+/// Returns two masters with a value that ends, and a third with nothing.
 fn ending() -> Masters {
     let mut masters = short();
     masters.iter_mut().for_each(|slots| slots.of(&'a').state.stays_us = STAYS_US);
@@ -60,7 +60,7 @@ fn what_is_adopted_stays_as_long_as_where_it_was_found() {
     assert_eq!(slot.state.stays_us, STAYS_US);
 }
 
-/// By the clock of who gives it, it has ended.
+/// The value has ended by the clock of the proxy that gives it.
 #[test]
 fn what_is_given_stays_as_long_as_where_it_was_copied_from() {
     let mut masters = ending();
@@ -82,7 +82,7 @@ fn what_is_written_again_with_the_same_end_stays_as_long_as_before() {
     assert_eq!(masters[0].get(&'a').state.stays_us, STAYS_US, "it has the same end");
 }
 
-/// The time of programs stands still where a promise is ahead of it.
+/// The time of programs stands still while a promise is ahead of it.
 #[test]
 fn what_is_set_again_to_the_same_end_stays_for_longer() {
     let mut masters = ending();
