@@ -1,62 +1,62 @@
-//! What a proxy does next for a master that has forgotten.
+//! Next step of a proxy for a master that has forgotten.
 //!
 //! ```text
 //!  forgotten -> out -> others' marks raised -> provisional mark -> copied -> in -> others' marks -> own mark
 //! ```
 //!
-//! [`next`] looks at the roster and at what the masters show, and keeps nothing between two calls but what was copied.
-//! So any proxy can finish what another began, several can be at it at once, and one that pauses does no harm: each
-//! step is a compare-and-set, or a change of the roster with its precondition.
+//! [`next`] examines the roster and the masters' answers, and keeps nothing between two calls except the copy. So any
+//! proxy can finish what another began, several can work at once, and one that pauses does no harm: each step is a
+//! compare-and-set, or a change of the roster with its precondition.
 
 use super::mark::{Kind, Mark};
 use super::roster::{Change, Member, Roster, Standing};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
-/// What a master showed when it was last looked at.
+/// A master's last answer about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shown {
-    /// The mark; `None`: it has none, or none of ours.
+    /// Mark of the master; `None` if it has none, or none of ours.
     pub mark: Option<Mark>,
     /// The server's own id.
     pub run_id: String,
-    /// Where it was reached.
+    /// Address at which the master was reached.
     pub address: String,
 }
 
-/// A copy that a master is given of what it has forgotten.
+/// Copy in progress of what a master has forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Copy {
-    /// The version that put the master out.
+    /// Version that put the master out.
     pub since: u64,
-    /// Nonce of its provisional mark.
+    /// Nonce of the master's provisional mark.
     pub nonce: u64,
     /// Masters that were copied from completely.
     pub sources: MasterSet,
 }
 
-/// What to do next.
+/// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
     /// Change the roster.
     Change(Change),
-    /// Replace a master's mark, if it is still the one that was shown, in every database.
+    /// Replace a master's mark in every database, if it is still the one that was shown.
     Mark {
-        /// The master.
+        /// Master to mark.
         master: MasterId,
-        /// The new mark. The tail of the old one stays.
+        /// New mark. The tail of the old one stays.
         mark: Mark,
     },
-    /// Empty the master and give it a provisional mark with a nonce of this proxy's.
+    /// Empty the master and give it a provisional mark with a nonce of this proxy.
     Empty(MasterId),
-    /// Copy from one of these, each page proven.
+    /// Copy from one of these, with a proof for each page.
     CopyFrom(MasterSet),
-    /// Wait for masters that cannot be seen.
+    /// Wait for masters that are not visible.
     Wait,
 }
 
-/// Returns what to do next about `master`; `None`: it votes, or will when it is seen.
+/// Returns the next action for `master`; `None` if it votes, or will once it is visible.
 ///
-/// `shown` has an entry for each member; `None`: it cannot be seen.
+/// `shown` has an entry for each member; `None` if the member is not visible.
 pub fn next(
     roster: &Roster,
     master: MasterId,
@@ -71,9 +71,10 @@ pub fn next(
     }
 }
 
-/// Whether `source` may be copied from now: it votes, and shows a version not before the one that put the copier out.
+/// Whether `source` may be copied from now: it votes, and its version is not before the one that put the receiving
+/// master out.
 ///
-/// A source that was not raised could still give a vote to an operation that counts a vote from before.
+/// A source whose mark was not raised could still vote on an operation that counts a vote from before.
 pub fn is_source(roster: &Roster, source: MasterId, shown: &Shown, since: u64) -> bool {
     let Some(expected) = Mark::expected(roster, source, 0) else { return false };
     let Some(mark) = &shown.mark else { return false };
@@ -84,22 +85,22 @@ pub fn is_source(roster: &Roster, source: MasterId, shown: &Shown, since: u64) -
         && mark.version() >= Some(since)
 }
 
-/// How many complete copies hold whatever a quorum holds.
+/// Returns the number of complete copies that together include everything that a quorum holds.
 pub fn sources_needed(quorum: Quorum) -> usize {
     quorum.tolerates() + 1
 }
 
-/// The pause before a member is put out again, so that one that keeps failing does not stop the others.
+/// Returns the pause before a member is put out again, so that a member that keeps failing does not stop the others.
 pub fn pause_ms(admissions_in_a_row: u32) -> u64 {
     MIN_PAUSE_MS.saturating_mul(1 << admissions_in_a_row.min(6)).min(MAX_PAUSE_MS)
 }
 
 /// A master comes back from a restart in about a second.
 const MIN_PAUSE_MS: u64 = 1_000;
-/// So that a master which was repaired does not wait for long.
+/// Keeps the wait of a repaired master short.
 const MAX_PAUSE_MS: u64 = 60_000;
 
-/// What to do about a member that is in: raise its mark, or put it out when it has forgotten.
+/// Returns the action for a member that is in: raise its mark, or put it out if it has forgotten.
 fn admitted(
     roster: &Roster,
     master: MasterId,
@@ -130,7 +131,7 @@ fn admitted(
     Some(out(master, member))
 }
 
-/// What to do about a member that is out.
+/// Returns the action for a member that is out.
 fn outside(
     roster: &Roster,
     master: MasterId,
@@ -141,7 +142,7 @@ fn outside(
 ) -> Task {
     let version = here.mark.as_ref().and_then(Mark::version);
     if version > Some(roster.version) {
-        // It was admitted meanwhile: this proxy's roster is old.
+        // The master has since been admitted: this proxy's roster is old.
         return Task::Wait;
     }
     if let Some(task) = lagging(roster, master, shown) {
@@ -163,7 +164,7 @@ fn outside(
     if sources.is_empty() { Task::Wait } else { Task::CopyFrom(sources) }
 }
 
-/// Raises the mark of another voter that missed it. One that cannot be seen is waited for by nobody.
+/// Raises the mark of another voter that missed a raise. Nobody waits for a voter that is not visible.
 fn lagging(roster: &Roster, but: MasterId, shown: &[Option<Shown>]) -> Option<Task> {
     let raise = |master: MasterId| {
         let here = shown.get(master.index())?.as_ref()?;

@@ -1,11 +1,11 @@
-//! What a proxy does when a quorum has forgotten: nobody is left to copy from.
+//! Recovery when a quorum has forgotten, so that no master is left to copy from.
 //!
-//! Nothing can be decided then. After `--restart-wait` every lock that was no longer than that has ended, so the roster
-//! is begun anew with the masters that can be reached, and what they hold. Other data may be lost.
+//! Nothing can be decided then. After `--restart-wait`, all locks that were no longer than that have ended. So the
+//! roster begins anew with the reachable masters and what they hold. Other data may be lost.
 //!
-//! A rest proves itself. A master gets a provisional mark when its rest begins. Whoever admits it, or makes it forget
-//! once more, takes that mark away, whether this proxy sees it or not. So nobody has interrupted a rest whose mark
-//! still stands at its end: [`Change::Restart`] admits the master by that mark only.
+//! A rest proves itself. A master gets a provisional mark when its rest begins. A proxy that admits the master, or
+//! anything that makes it forget again, removes that mark, whether this proxy sees it or not. So if the mark still
+//! stands at the end of the rest, nothing has interrupted it: [`Change::Restart`] admits the master by that mark only.
 
 use std::collections::BTreeMap;
 
@@ -14,46 +14,46 @@ use super::mark::{Kind, Mark};
 use super::roster::{Change, Roster, Standing};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
-/// What to do next.
+/// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
-    /// Give these members a provisional mark and leave them what they hold: their rest begins.
+    /// Give these members a provisional mark, and leave them what they hold: their rest begins.
     Mark(MasterSet),
-    /// Wait until they have rested for long enough.
+    /// Wait until all of them have rested long enough.
     Rest,
     /// Change the roster.
     Change(Change),
 }
 
-/// Since when members rest, as one proxy has seen it.
+/// Start of each member's rest, as seen by one proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rests {
     by_place: BTreeMap<MasterId, Rest>,
-    /// Highest version in a mark that was seen; a roster that is begun anew must not repeat one.
+    /// Highest version seen in a mark. A roster that begins anew must not repeat one.
     version: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Rest {
     reason: Reason,
-    /// An older volume of the master has the same mark, and is another process.
+    /// An older volume of the master has the same mark, but is another process.
     run_id: String,
     since_ms: u64,
 }
 
-/// What a member shows that does not remember.
+/// Reason why a member does not count as remembering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reason {
-    /// A provisional mark: it may vote when it has rested under it.
+    /// A provisional mark: the member may vote once it has rested under it.
     Provisional { nonce: u64 },
-    /// The mark of a version that this proxy has not learned. It most likely remembers, and others know.
+    /// The mark of a version that this proxy has not learned. The member most likely remembers, and others know.
     Later { version: u64 },
     /// Nothing that can be relied on.
     Nothing,
 }
 
 impl Rests {
-    /// Notes what the members of `roster` show, at a time in milliseconds.
+    /// Records what the members of `roster` show, at a time in milliseconds.
     pub fn see(&mut self, roster: &Roster, shown: &[Option<Shown>], now_ms: u64) {
         for (at, shown) in shown.iter().enumerate() {
             let Some(shown) = shown else { continue };
@@ -80,10 +80,10 @@ impl Rests {
     }
 }
 
-/// Returns what to do next; `None`: a quorum remembers, or too few can be seen.
+/// Returns the next action; `None` if a quorum remembers, or too few members are visible.
 ///
-/// `shown` has an entry for each member, which `rests` has seen; `None`: it cannot be seen. Those that are not `fit`
-/// must not vote.
+/// `shown` has an entry for each member, which `rests` has seen; `None` if the member is not visible. Members that are
+/// not `fit` must not vote.
 pub fn next(
     roster: &Roster,
     shown: &[Option<Shown>],
@@ -120,7 +120,7 @@ pub fn next(
     Some(Task::Change(Change::Restart { known: roster.version, anew }))
 }
 
-/// The roster with those that remember, those that have rested, and nobody else.
+/// Returns the roster with the members that remember and those that have rested, and no others.
 fn anew(
     roster: &Roster,
     shown: &[Option<Shown>],
@@ -144,7 +144,7 @@ fn anew(
     anew
 }
 
-/// Whether a member knows what its roster says of it, or was just admitted with all that it should.
+/// Whether a member knows what its roster says about it, or was just admitted with everything that it should know.
 pub fn remembers(roster: &Roster, place: MasterId, shown: &Shown) -> bool {
     let Some(expected) = Mark::expected(roster, place, 0) else { return false };
     let Some(member) = roster.member(place) else { return false };

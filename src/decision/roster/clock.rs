@@ -1,28 +1,28 @@
-//! Telling a master whose clock was set.
+//! Detection of masters whose clock was set.
 //!
-//! Redlock asks that clocks run at the same rate, not that they show the same time. A master whose clock is set
-//! forward forgets its locks early, one whose clock is set back keeps them for too long. So each master's clock is
-//! compared with one of this proxy's that never goes back: the difference is known to within a round trip, and every
-//! further sample must agree with all before it, but for drift.
+//! Redlock requires that clocks run at the same rate, not that they show the same time. A master whose clock is set
+//! forward forgets its locks early; one whose clock is set back keeps them too long. So each master's clock is compared
+//! with one of this proxy's that never goes back. The difference is known to within a round trip, and every further
+//! sample must agree with all previous ones, except for drift.
 
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// One reading of a master's clock, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sample {
-    /// When it was asked, by this proxy's clock.
+    /// Time of the request, on this proxy's clock.
     pub sent_us: i64,
-    /// When it was answered, by this proxy's clock.
+    /// Time of the answer, on this proxy's clock.
     pub received_us: i64,
-    /// What the master's clock showed in between.
+    /// Time in between, on the master's clock.
     pub master_us: i64,
 }
 
-/// By how much a master's clock is ahead of this proxy's, as far as all samples agree.
+/// Lead of a master's clock over this proxy's, as far as all samples agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Clock {
     offset: Range,
-    /// When the last sample was received.
+    /// Time at which the last sample was received.
     at_us: i64,
     drift_ppm: i64,
 }
@@ -34,36 +34,36 @@ pub(super) struct Range {
     pub(super) most: i64,
 }
 
-/// What a sample says about a master's clock.
+/// Result of comparing a sample with a master's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Look {
-    /// It goes on as before.
+    /// The clock continues as before.
     Continues,
-    /// It was set.
+    /// The clock was set.
     Stepped {
-        /// The least that it can have been set forward by, in microseconds.
+        /// Minimum by which it can have been set forward, in microseconds.
         least_us: i64,
-        /// The most that it can have been set forward by, in microseconds.
+        /// Maximum by which it can have been set forward, in microseconds.
         most_us: i64,
     },
 }
 
-/// What looks at all clocks say together.
+/// Conclusion from the looks at all clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Finding {
-    /// These masters have to be taken for masters that have forgotten.
+    /// These masters must be treated as masters that have forgotten.
     Stepped(MasterSet),
-    /// This proxy stood still, for about so many microseconds. It discards what is in flight, and measures anew.
+    /// This proxy stood still, for about this many microseconds. It discards what is in flight, and measures anew.
     StoodStill(i64),
 }
 
 impl Clock {
-    /// Begins with the first sample since the admission.
+    /// Starts with the first sample since the admission.
     pub fn new(sample: Sample, drift_ppm: i64) -> Self {
         Self { offset: sample.offset(), at_us: sample.received_us, drift_ppm }
     }
 
-    /// Compares a sample with all before it. A clock that was set keeps the range from before.
+    /// Compares a sample with all previous ones. A clock that was set keeps its earlier range.
     pub fn look(&mut self, sample: Sample) -> Look {
         let known = self.offset_at(sample.received_us);
         let seen = sample.offset();
@@ -75,12 +75,12 @@ impl Clock {
         Look::Continues
     }
 
-    /// A clock that somebody else has read until `at_us`.
+    /// Returns a clock that another proxy has read until `at_us`.
     pub(super) fn noted(offset: Range, at_us: i64, drift_ppm: i64) -> Self {
         Self { offset, at_us, drift_ppm }
     }
 
-    /// By how much it is ahead at `now_us`, if nobody has set it since.
+    /// Returns the lead of the clock at `now_us`, if nobody has set it since.
     pub(super) fn offset_at(&self, now_us: i64) -> Range {
         self.offset.widened(self.drift_since(now_us))
     }
@@ -90,7 +90,8 @@ impl Clock {
     }
 }
 
-/// By how much two clocks may come apart meanwhile, rounded up: a range that is too narrow would accuse an honest master.
+/// Returns by how much two clocks may drift apart in `elapsed_us`, rounded up: too narrow a range would accuse an
+/// honest master.
 pub(super) fn drift_us(elapsed_us: i64, drift_ppm: i64) -> i64 {
     elapsed_us.saturating_mul(drift_ppm) / 1_000_000 + 1
 }
@@ -102,12 +103,12 @@ impl Sample {
 }
 
 impl Range {
-    /// The same by another clock, by which it is off by a difference in this range.
+    /// Returns the range by another clock, whose difference from this one is in the range `by`.
     pub(super) fn shifted(self, by: Self) -> Self {
         Self { least: self.least.saturating_add(by.least), most: self.most.saturating_add(by.most) }
     }
 
-    /// All differences between one of these and one of those.
+    /// Returns the range of all differences between a point of this range and one of `other`.
     pub(super) fn minus(self, other: Self) -> Self {
         Self {
             least: self.least.saturating_sub(other.most),
@@ -133,9 +134,9 @@ impl Range {
     }
 }
 
-/// Tells masters whose clocks were set from a proxy that stood still.
+/// Distinguishes masters whose clocks were set from a proxy that stood still.
 ///
-/// A paused virtual machine sees all masters jump forward by the same amount. One look at each master is needed, from
+/// A paused virtual machine sees all masters jump forward by the same amount. This needs one look at each master, from
 /// at least a quorum: a minority that jumps alike proves nothing about this proxy.
 pub fn judge(quorum: Quorum, looks: &[(MasterId, Look)]) -> Finding {
     let stepped = |(master, look): &(MasterId, Look)| match look {

@@ -1,61 +1,61 @@
-//! What a master that has forgotten is given under one key, by what the others hold.
+//! Choice of what to give, under one key, to a master that has forgotten, from what the others hold.
 //!
-//! A state was decided if a quorum held it. Of that quorum, each source still shows it; the others (masters that were
-//! not read, and the one that has forgotten) may have been part of it. So a state may have been decided exactly if its
-//! holders among the sources and all that were not read together are a quorum. What fewer hold is certainly the rest of
-//! something that was never decided, or that was released, and must not become a quorum by being copied. A master that
-//! is given the state counts once: it was among those that were not read.
+//! A decided state was held by a quorum. Each source in that quorum still shows it. The others (masters that were not
+//! read, and the one that has forgotten) may have been part of the quorum. So a state may have been decided exactly if
+//! its holders among the sources, together with all masters that were not read, make a quorum. A state with fewer
+//! holders is certainly left over from something that was never decided, or that was released. Copying must not give it
+//! a quorum. A master that is given the state counts once: it was among those that were not read.
 //!
-//! What is known to be over does not count at all. An attempt is noted as over when its release or deletion has
-//! succeeded: by then so few masters could hold it that nobody was ever granted it again, and no two attempts have the
-//! same name. So the note is true for ever, whoever reads it, whatever the attempt's generation on a master that missed
-//! the end. Masters that answered are told, a quorum of them, and any sources have one of a quorum among them.
+//! A state that is known to be over does not count at all. An attempt is noted as over when its release or deletion has
+//! succeeded. By then so few masters could hold it that it was never granted again, and no two attempts have the same
+//! name. So the note stays true, whoever reads it and whatever the attempt's generation on a master that missed the
+//! end. The masters that answered receive the note, a quorum of them, and any set of sources includes one of a quorum.
 
 use std::collections::HashSet;
 
 use crate::decision::lease::attempt::{Attempt, Stored, Tag};
 use crate::decision::quorum::Quorum;
 
-/// What one source holds under the key.
+/// One source's state of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
-    /// What it is.
+    /// Content of the key.
     pub content: Content,
-    /// Milliseconds until it ends; `None`: never.
+    /// Milliseconds until it ends; `None` if it never does.
     pub ttl_ms: Option<u64>,
 }
 
-/// What is under a key.
+/// Content of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
-    /// A string, in full.
+    /// A complete string.
     Text(Vec<u8>),
     /// The digest of a longer string.
     LongText(Vec<u8>),
-    /// The digest of anything else.
+    /// The digest of any other value.
     Other(Vec<u8>),
 }
 
-/// What the master gets.
+/// Choice for the key on the master that has forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// Nothing: no quorum can have held it.
     Nothing,
-    /// What this source holds, for so long.
+    /// The state of this source, with this TTL.
     Take {
-        /// Its place among the sources.
+        /// Index among the sources.
         source: usize,
-        /// The longest end that any of them has for it.
+        /// Longest end that any of the sources has for it.
         ttl_ms: Option<u64>,
     },
-    /// A value that nobody has, for so long: more than one holder may have been told that the key is its own.
+    /// A value that nobody holds, with this TTL: more than one client may believe that it holds the key.
     Nobody {
-        /// The longest end that any of them has.
+        /// Longest end that any of the sources has.
         ttl_ms: Option<u64>,
     },
 }
 
-/// Returns what the master gets, when `held` is what each of the sources holds.
+/// Chooses what to give to the master, where `held` is what each of the sources holds.
 pub fn choose(quorum: Quorum, held: &[Option<Held>]) -> Choice {
     let unread = quorum.masters().saturating_sub(held.len());
     let mut states = states(held);
@@ -73,9 +73,9 @@ pub fn choose(quorum: Quorum, held: &[Option<Held>]) -> Choice {
     }
 }
 
-/// The choice for a master that was given everything before, and holds `here` now. Lease commands have reached it since: a
-/// lock that it holds no more has ended, and one that took the place of what it was given was decided without it. Such
-/// a lock may end while this is decided, and what is written after its release would stay.
+/// Chooses again for a master that was given everything before, and holds `here` now. Lease commands have reached it
+/// since. A lock that it no longer holds has ended, and one that replaced what it was given was decided without that.
+/// Such a lock may end while this is decided, and a value written after its release would stay.
 pub fn choose_again(choice: Choice, held: &[Option<Held>], here: Option<&Content>) -> Choice {
     let Some(here) = here else { return Choice::Nothing };
     let is_somebodys = here.tag().is_some_and(|tag| !tag.attempt.is_nobodys());
@@ -87,15 +87,15 @@ pub fn choose_again(choice: Choice, held: &[Option<Held>], here: Option<&Content
     }
 }
 
-/// What is held, without the rest of attempts that are over.
+/// Removes what is left of attempts that are over.
 pub fn living(mut held: Vec<Option<Held>>, over: &HashSet<Attempt>) -> Vec<Option<Held>> {
     let is_over = |here: &mut Held| here.content.tag().is_some_and(|it| over.contains(&it.attempt));
     held.iter_mut().for_each(|here| _ = here.take_if(is_over));
     held
 }
 
-/// Drops what did not stay the same through all looks at the sources: the rest of a claim that was refused is taken
-/// back, and others come in its place, while a lock stays until its end. `before` are earlier looks.
+/// Drops states that changed between looks at the sources, where `before` are earlier looks. Leftovers of a refused
+/// claim are taken back, and others replace it, while a lock stays until its end.
 pub fn steady(held: &[Option<Held>], before: &[Vec<Option<Content>>]) -> Vec<Option<Held>> {
     let stayed = |(at, here): (usize, &Option<Held>)| {
         let here = here.as_ref()?;
@@ -108,13 +108,13 @@ pub fn steady(held: &[Option<Held>], before: &[Vec<Option<Content>>]) -> Vec<Opt
     held.iter().enumerate().map(stayed).collect()
 }
 
-/// Sources that hold the same.
+/// Sources that hold the same state.
 struct State {
     holders: Vec<usize>,
 }
 
 impl State {
-    /// What does not end comes first, then what ends last, then what more of them hold.
+    /// Ranks a state without an end first, then the one that ends last, then the one that more sources hold.
     fn rank(&self, held: &[Option<Held>]) -> (u64, usize) {
         (longest(held, &self.holders).unwrap_or(u64::MAX), self.holders.len())
     }
@@ -135,8 +135,8 @@ fn states(held: &[Option<Held>]) -> Vec<State> {
     states
 }
 
-/// Whether two of these may be the claims of two holders: what ends, a hash as well as a text, or carries a tag. The
-/// rest is data.
+/// Whether two of these may be the claims of two holders: values with an end, a hash as well as a text, or with a tag.
+/// Everything else is data.
 fn are_claims(held: &[Option<Held>], states: &[State]) -> bool {
     let is_claim = |state: &State| {
         let first = held[state.holders[0]].as_ref();
@@ -157,7 +157,7 @@ fn take(held: &[Option<Held>], state: &State) -> Choice {
 
 fn longest<'a>(held: &[Option<Held>], holders: impl IntoIterator<Item = &'a usize>) -> Option<u64> {
     let ends = holders.into_iter().filter_map(|at| held[*at].as_ref()).map(|here| here.ttl_ms);
-    // What never ends is longer than anything.
+    // A value without an end outlasts all others.
     ends.max_by_key(|ttl_ms| ttl_ms.unwrap_or(u64::MAX)).flatten()
 }
 
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(choose(Quorum::of(5), &rest), Choice::Nothing);
         let two = [lease(1, 0, 900), lease(1, 0, 900), none(), lease(2, 0, 999)];
         assert_eq!(choose(Quorum::of(5), &two), Choice::Take { source: 0, ttl_ms: Some(900) });
-        // Of three, the one that has forgotten may have been the second.
+        // Of three, the master that forgot may have been the second holder.
         let one = [lease(1, 0, 900), none()];
         assert_eq!(of_three(&one), Choice::Take { source: 0, ttl_ms: Some(900) });
     }
@@ -284,20 +284,21 @@ mod tests {
         assert_eq!(of_three(&held), Choice::Take { source: 1, ttl_ms: Some(300) });
     }
 
-    /// A token that looks the same, and what is no lease, have no name.
+    /// A token that looks the same has no name, and neither has a value that is no lease.
     #[test]
     fn what_has_no_tag_is_never_over() {
         let held = vec![text("token", None), other("a hash", Some(9))];
         assert_eq!(living(held.clone(), &over(&[0, 1, 2])), held);
     }
 
-    /// All that a quorum may hold, the one that forgot among it, and all that others may hold meanwhile.
+    /// Everything that a quorum may hold, including the master that forgot, and everything that others may hold by
+    /// then.
     #[test]
     fn whatever_was_decided_is_copied_or_blocked() {
         for masters in 1..=5usize {
             let quorum = Quorum::of(masters);
             let others = masters - 1;
-            // What each of the others holds: nothing, the decided attempt, or another one.
+            // State of each of the others: nothing, the decided attempt, or another one.
             for code in 0..3usize.pow(others as u32) {
                 let holds: Vec<_> =
                     (0..others).map(|at| code / 3usize.pow(at as u32) % 3).collect();

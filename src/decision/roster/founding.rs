@@ -1,28 +1,28 @@
-//! What a proxy does with masters that have no roster.
+//! Founding of a cluster on masters that have no roster.
 //!
-//! Founding twice would make two clusters of one list of masters. So it begins only when every master of the list is
-//! seen, and none has a mark. The roster comes first, marked as `founding`; then every master gets its mark, if it
-//! has none; then the roster says `founded`, and only then is anything served. Any proxy with the same list can
-//! finish what another began.
+//! Founding twice would make two clusters of one list of masters. So a founding begins only when every master of the
+//! list is visible and none has a mark. The roster comes first, marked as `founding`. Then every master without a mark
+//! gets one. Then the roster says `founded`, and only then is anything served. Any proxy with the same list can finish
+//! what another began.
 
 use super::admission::Shown;
 use super::mark::{Kind, Mark};
 use super::roster::{Change, Roster, Stage};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
-/// What to do next.
+/// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
     /// Change the roster.
     Change(Change),
     /// Give a master its mark in every database, if it has none.
     Mark {
-        /// The master.
+        /// Master to mark.
         master: MasterId,
-        /// The mark.
+        /// New mark.
         mark: Mark,
     },
-    /// Wait for these masters: they cannot be seen.
+    /// Wait for these masters, which are not visible.
     WaitFor(MasterSet),
     /// Refuse to serve: these masters belong to another cluster.
     Refuse(MasterSet),
@@ -30,11 +30,11 @@ pub enum Task {
     Serve,
 }
 
-/// Returns what to do next with the masters of a list.
+/// Returns the next action for the masters of a list.
 ///
-/// `known` is the roster that a quorum of the list holds, the default when it holds none; `ours` the one that this
-/// proxy would found. `shown` has an entry for each master of the list; `None`: it cannot be seen. What [`is_lost`] is
-/// not known any more.
+/// `known` is the roster that a quorum of the list holds, or the default if it holds none. `ours` is the roster that
+/// this proxy would found. `shown` has an entry for each master of the list; `None` if the master is not visible. A
+/// founding that [`is_lost`] is not known any more.
 pub fn next(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> Task {
     let cluster = if known.version == 0 { None } else { Some(known.cluster.as_str()) };
     let strangers = masters(shown, |shown| is_strange(shown, cluster));
@@ -54,20 +54,20 @@ pub fn next(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> Task {
     marks(known, shown)
 }
 
-/// Whether all masters have forgotten a cluster whose founding was not finished: nobody has served it. A proxy that went
-/// on with it would mark masters again and again that others clear.
+/// Whether all masters have forgotten a cluster whose founding was not finished, so that no proxy has served it. A
+/// proxy that continued the founding would mark masters again and again while others clear the marks.
 ///
-/// `held` has the cluster of the roster that each master of the list holds, empty if there is none; `None`: it cannot be
-/// seen.
+/// `held` is the cluster of the roster that each master of the list holds, empty if there is none; `None` if the master
+/// is not visible.
 pub fn is_in_vain<'a>(known: &Roster, held: impl IntoIterator<Item = Option<&'a str>>) -> bool {
     let is_another = |held: Option<&str>| held.is_some_and(|held| held != known.cluster);
     known.version > 0 && known.stage == Stage::Founding && held.into_iter().all(is_another)
 }
 
-/// Whether a founding can never be finished: too few of its voters may still be the servers that it names. Nobody has
+/// Whether a founding can never be finished: too few of its voters may still be the servers that it names. No proxy has
 /// served it.
 ///
-/// `shown` has an entry for each master of the list, in any order; one that cannot be seen may be any of them.
+/// `shown` has an entry for each master of the list, in any order. A master that is not visible may be any of them.
 pub fn is_lost(roster: &Roster, shown: &[Option<Shown>]) -> bool {
     let is_unfinished = roster.version > 0 && roster.stage == Stage::Founding;
     let runs = |run_id: &str| shown.iter().flatten().any(|shown| shown.run_id == run_id);
@@ -76,10 +76,10 @@ pub fn is_lost(roster: &Roster, shown: &[Option<Shown>]) -> bool {
     is_unfinished && left.count() + unseen.count() < Quorum::of(roster.members.len()).needed()
 }
 
-/// The voters of a founding that have no mark yet and are the servers that it names. One that was restarted may have
-/// forgotten since it was taken to remember.
+/// Returns the voters of a founding that have no mark yet and are the servers that it names. A server that was
+/// restarted may have forgotten since then.
 ///
-/// `shown` has an entry for each member; `None`: it cannot be seen.
+/// `shown` has an entry for each member; `None` if the member is not visible.
 pub fn unmarked(known: &Roster, shown: &[Option<Shown>]) -> MasterSet {
     let is_unmarked = |place: &MasterId| {
         let shown = shown.get(place.index()).and_then(Option::as_ref);
@@ -97,17 +97,17 @@ pub fn is_overtaken(ours: &Roster, decided: &Roster) -> bool {
     is_unfinished && decided.stage == Stage::Founded && decided.cluster != ours.cluster
 }
 
-/// Whether a founding that is not finished needs the server with this id.
+/// Whether an unfinished founding needs the server with this id.
 pub fn is_founder(roster: &Roster, run_id: &str) -> bool {
     let is_unfinished = roster.stage == Stage::Founding;
     is_unfinished && roster.members.iter().any(|member| member.run_id == run_id)
 }
 
-/// Whether what a master keeps of an overtaken founding can be removed: one of the masters that the founding needs
-/// shows the mark of the other cluster, so that it can never be finished.
+/// Whether a master's leftovers of an overtaken founding can be removed: one of the masters that the founding needs
+/// shows the mark of the other cluster, so the founding can never be finished.
 ///
-/// `left` is the roster that the master keeps and `mark` any mark of it, `decided` the roster that a quorum holds,
-/// `shown` what the masters show.
+/// `left` is the roster that the master keeps, and `mark` is any mark of that master. `decided` is the roster that a
+/// quorum holds, and `shown` is what the masters show.
 pub fn is_rest(
     (left, mark): (&Roster, Option<&Mark>),
     decided: &Roster,
@@ -121,8 +121,8 @@ pub fn is_rest(
         && shown.iter().flatten().any(is_taken)
 }
 
-/// Gives every voter its mark, one after the other, and ends the founding. Who was founded as out is admitted later, and
-/// so is who was restarted since.
+/// Gives every voter its mark, one after the other, and ends the founding. A master that was founded as out is admitted
+/// later, and so is one that was restarted since.
 fn marks(known: &Roster, shown: &[Option<Shown>]) -> Task {
     let unmarked = unmarked(known, shown);
     let Some(master) = unmarked.iter().next() else { return Task::Change(Change::Founded) };
@@ -132,7 +132,7 @@ fn marks(known: &Roster, shown: &[Option<Shown>]) -> Task {
     }
 }
 
-/// Whether a master shows a mark that is not of the cluster; while none is known, every mark is strange.
+/// Whether a master shows a mark of another cluster. While no cluster is known, every mark is strange.
 fn is_strange(shown: &Option<Shown>, cluster: Option<&str>) -> bool {
     let mark = shown.as_ref().and_then(|shown| shown.mark.as_ref());
     mark.is_some_and(|mark| {
@@ -142,7 +142,7 @@ fn is_strange(shown: &Option<Shown>, cluster: Option<&str>) -> bool {
 
 /// Whether the list is the one of the roster, however its addresses are spelled.
 ///
-/// Until all marks are set the servers' own ids tell; they change with every restart, so later the marks do.
+/// Until all marks are set, the servers' own ids decide. They change with every restart, so later the marks decide.
 fn is_same_list(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> bool {
     match known.stage {
         Stage::Founding => run_ids(known) == run_ids(ours),
@@ -156,7 +156,7 @@ fn run_ids(roster: &Roster) -> Vec<&str> {
     ids
 }
 
-/// Whether the marks that are shown name members, none of them twice.
+/// Whether the marks that are shown name members, each at most once.
 fn are_members(known: &Roster, shown: &[Option<Shown>]) -> bool {
     let id = |shown: &Option<Shown>| match shown.as_ref()?.mark.as_ref()?.kind {
         Kind::Member { member, .. } => Some(member),

@@ -1,4 +1,4 @@
-//! What a proxy learns from the rosters that masters hold, and which masters it gives one to.
+//! Learning from the rosters that masters hold, and giving a roster to masters that lack it.
 //!
 //! A roster counts once a quorum holds it.
 
@@ -7,46 +7,46 @@ use super::mark::Mark;
 use super::roster::{Accepted, Roster, Stage};
 use crate::decision::quorum::Quorum;
 
-/// The newest roster that masters hold.
+/// Newest roster that masters hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Newest<'a> {
-    /// The roster, as accepted.
+    /// Roster, as accepted.
     pub state: &'a Accepted,
-    /// Whether a quorum holds it.
+    /// Whether a quorum holds this roster.
     pub is_decided: bool,
 }
 
-/// What a proxy does about the rosters that it sees.
+/// Action of a proxy on the rosters that it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lesson<'a> {
-    /// It takes this one over, and gives it to the members that are behind.
+    /// Take this roster over, and give it to the members that are behind.
     TakeOver(&'a Accepted),
-    /// It brings the masters to agree, perhaps on this one.
+    /// Bring the masters to agree, perhaps on this roster.
     Settle(&'a Accepted),
 }
 
-/// Returns the roster that a quorum of the masters of a list holds, or else the newest that one of them does. Each master
-/// is named once; `None`: there is none.
+/// Returns the roster that a quorum of the masters of a list holds, or else the newest that one of them holds. `held`
+/// names each master once; `None` if there is no roster.
 ///
-/// What a minority accepted under a higher ballot is not waited for: the next change meets it, or overtakes it. Unless
-/// that is of a later epoch: then it is what the quorum holds that was given up.
+/// A roster that a minority accepted under a higher ballot is not waited for: the next change finds it, or overtakes
+/// it. The exception is a roster of a later epoch: then the quorum's roster is the one that was given up.
 pub fn newest<'a>(quorum: Quorum, held: &[&'a Accepted]) -> Option<Newest<'a>> {
-    // A register may have been settled before anything stood in it.
+    // The register may have been settled before anything was written to it.
     let written = || held.iter().copied().filter(|state| state.value.version > 0);
     let epoch = written().map(|state| state.accepted.epoch).max()?;
     let states = || written().filter(|state| state.accepted.epoch == epoch);
     let is_held = |state: &Accepted| {
         states().filter(|other| other.accepted == state.accepted).count() >= quorum.needed()
     };
-    // Of two clusters that are being founded the one with the higher ballot is settled.
+    // Of two clusters that are being founded, the one with the higher ballot is settled.
     let is_founded = |state: &&Accepted| state.value.stage == Stage::Founded && is_held(state);
     let newest = || states().max_by_key(|state| state.accepted);
     let state = states().find(is_founded).or_else(newest)?;
     Some(Newest { state, is_decided: is_held(state) })
 }
 
-/// Returns what a proxy that knows this roster does about those that the masters hold; `None`: they hold none, or what is
-/// left of an older one.
+/// Returns what a proxy that knows this roster does about those that the masters hold; `None` if they hold none, or
+/// leftovers of an older one.
 pub fn lesson<'a>(known: &Roster, quorum: Quorum, held: &[&'a Accepted]) -> Option<Lesson<'a>> {
     let Newest { state, is_decided } = newest(quorum, held)?;
     match is_decided {
@@ -56,16 +56,16 @@ pub fn lesson<'a>(known: &Roster, quorum: Quorum, held: &[&'a Accepted]) -> Opti
     }
 }
 
-/// Whether a proxy that knows a roster learns something from one that a quorum holds.
+/// Whether a roster that a quorum holds is new to a proxy that knows `known`.
 pub fn is_news(known: &Roster, decided: &Roster) -> bool {
     let is_ours = known.version == 0 || known.cluster == decided.cluster;
     let is_changed = decided.version == known.version && decided != known;
     is_ours && (decided.version > known.version || is_changed)
 }
 
-/// Whether a master is given a roster that it lacks: it has the mark of a member, or becomes a founder with it.
+/// Whether a master should receive a roster that it lacks: it has the mark of a member, or becomes a founder with it.
 ///
-/// `held` is what the master holds, `mark` its mark.
+/// `held` is the roster that the master holds, and `mark` is its mark.
 pub fn is_behind(
     decided: &Accepted,
     held: Option<&Accepted>,

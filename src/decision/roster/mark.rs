@@ -1,33 +1,33 @@
-//! What a master shows to prove that it remembers.
+//! The mark by which a master proves that it remembers.
 //!
 //! # Format
 //!
-//! `cluster version member incarnation database;tail`, numbers in decimal. What stands behind the semicolon changes
-//! without the master having forgotten anything, so marks are compared up to it. A master that is being copied to has
-//! a provisional mark, `? nonce database;tail`, which proves nothing.
+//! `cluster version member incarnation database;tail`, numbers in decimal. The part after the semicolon changes without
+//! the master having forgotten anything, so marks are compared up to it. A master that is being copied to has a
+//! provisional mark, `? nonce database;tail`, which proves nothing.
 //!
-//! Masters execute the commands of a connection in order. A mark that is read behind a command, in the same write,
-//! therefore proves that the master had not forgotten when it executed the command.
+//! Masters execute the commands of a connection in order. So a mark that is read after a command, in the same write,
+//! proves that the master had not forgotten when it executed the command.
 
 use super::noted::Timekeeper;
 use super::roster::{Identity, Roster};
 use crate::decision::quorum::MasterId;
 
-/// The value of the key by which a master proves that it remembers.
+/// Value of the key by which a master proves that it remembers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// What the mark proves.
+    /// Statement that the mark proves.
     pub kind: Kind,
-    /// The database that it stands in. `SWAPDB` shows by it.
+    /// Database that the mark is stored in. It reveals a `SWAPDB`.
     pub database: u32,
-    /// What does not belong to the proof.
+    /// Data in the mark that is not part of the proof.
     pub tail: Tail,
 }
 
-/// What a mark proves.
+/// Statement that a mark proves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The master remembers all that this incarnation was told.
+    /// The master remembers everything that this incarnation has received.
     Member {
         /// Id of the cluster.
         cluster: String,
@@ -35,27 +35,27 @@ pub enum Kind {
         version: u64,
         /// Id of the member.
         member: u64,
-        /// Incarnation of the member.
+        /// Incarnation of the member that the mark belongs to.
         incarnation: u64,
     },
     /// The master is being copied to, and has not forgotten since that began.
     Provisional {
-        /// Drawn for this copy. It is never 0.
+        /// Number drawn for this copy, never 0.
         nonce: u64,
     },
 }
 
-/// What stands in a mark without belonging to the proof.
+/// Data in a mark that is not part of the proof.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tail {
-    /// Highest ballot counter of the stamps that were dropped.
+    /// Highest ballot counter of the dropped stamps.
     pub floor: u64,
     /// Ballot counter of the last flush.
     pub last_flush: u64,
 }
 
 impl Mark {
-    /// The mark that `master` shows in `database` while `roster` is in force; `None`: it is no member.
+    /// Returns the mark that `master` shows in `database` while `roster` is in force; `None` if it is not a member.
     pub fn expected(roster: &Roster, master: MasterId, database: u32) -> Option<Self> {
         let member = roster.member(master)?;
         let kind = Kind::Member {
@@ -67,7 +67,7 @@ impl Mark {
         Some(Self { kind, database, tail: Tail::default() })
     }
 
-    /// Reads a mark; `None`: it is none of ours.
+    /// Parses a mark; `None` if it is not one of ours.
     pub fn parse(text: &str) -> Option<Self> {
         let (head, tail) = text.split_once(';')?;
         let (floor, last_flush) = tail.split_once(' ')?;
@@ -85,14 +85,14 @@ impl Mark {
         Some(Self { kind, database: u32::try_from(number(database)?).ok()?, tail })
     }
 
-    /// What it proves, as it is stored: all before the tail.
+    /// Returns the stored form of the statement: everything before the tail, with the semicolon.
     pub fn head(&self) -> String {
         let mut text = self.to_string();
         text.truncate(text.find(';').map_or(text.len(), |at| at + 1));
         text
     }
 
-    /// The mark of a master that shows these in its databases, in their order; `None`: not the same in all of them.
+    /// Returns the mark of a master from the marks in its databases, in their order; `None` if they differ.
     pub fn of_all(shown: &[Option<Self>]) -> Option<Self> {
         let first = shown.first()?.as_ref()?;
         let is_same = |(at, mark): (usize, &Option<Self>)| {
@@ -102,12 +102,12 @@ impl Mark {
         shown.iter().enumerate().all(is_same).then(|| first.clone())
     }
 
-    /// Whether both prove the same.
+    /// Whether both marks prove the same.
     pub fn proves_same(&self, other: &Self) -> bool {
         self.kind == other.kind && self.database == other.database
     }
 
-    /// The cluster that the master belongs to; `None`: it is yet to be admitted.
+    /// Returns the cluster that the master belongs to; `None` if it is yet to be admitted.
     pub fn cluster(&self) -> Option<&str> {
         match &self.kind {
             Kind::Member { cluster, .. } => Some(cluster),
@@ -120,7 +120,7 @@ impl Mark {
         self.cluster() == Some(cluster)
     }
 
-    /// The version that the master votes under.
+    /// Returns the version that the master votes under.
     pub fn version(&self) -> Option<u64> {
         match self.kind {
             Kind::Member { version, .. } => Some(version),
@@ -128,7 +128,7 @@ impl Mark {
         }
     }
 
-    /// The nonce of a provisional mark.
+    /// Returns the nonce of a provisional mark.
     pub fn nonce(&self) -> Option<u64> {
         match self.kind {
             Kind::Provisional { nonce } => Some(nonce),
@@ -136,7 +136,7 @@ impl Mark {
         }
     }
 
-    /// Whose clock the master has; `None`: that of a member to be.
+    /// Returns the owner of the master's clock; `None` for a master that is yet to be admitted.
     pub fn timekeeper(&self) -> Option<Timekeeper> {
         match self.kind {
             Kind::Member { member, incarnation, .. } => Some(Timekeeper { member, incarnation }),
@@ -144,7 +144,7 @@ impl Mark {
         }
     }
 
-    /// What the master shows of itself to those that ask about the roster.
+    /// Returns how the master identifies itself in answers about the roster.
     pub fn identity(&self, run_id: &str) -> Option<Identity> {
         match &self.kind {
             Kind::Member { cluster, incarnation, .. } => Some(Identity {
@@ -156,13 +156,13 @@ impl Mark {
         }
     }
 
-    /// Whether the master missed that marks were raised, but has forgotten nothing.
+    /// Whether the master missed a raise of the marks, but has forgotten nothing.
     pub fn missed_a_raise_to(&self, expected: &Self) -> bool {
         let (Some(shown), Some(due)) = (self.version(), expected.version()) else { return false };
         shown < due && self.at(due).proves_same(expected)
     }
 
-    /// The same mark under another version.
+    /// Returns the mark with another version.
     fn at(&self, due: u64) -> Self {
         let mut mark = self.clone();
         if let Kind::Member { version, .. } = &mut mark.kind {
@@ -185,7 +185,7 @@ impl std::fmt::Display for Mark {
 }
 
 impl Tail {
-    /// The tail of a mark as it is stored; `None`: it has none.
+    /// Parses the tail of a stored mark; `None` if it has none.
     pub fn of_stored(mark: &[u8]) -> Option<Self> {
         let at = mark.iter().position(|byte| *byte == b';')?;
         let (floor, last_flush) = std::str::from_utf8(&mark[at + 1..]).ok()?.split_once(' ')?;
@@ -193,7 +193,7 @@ impl Tail {
     }
 }
 
-/// Whether this may stand behind the semicolon.
+/// Whether this is valid after the semicolon.
 fn is_tail(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     text.split_once(' ')
@@ -205,35 +205,35 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_decimal)
 }
 
-/// What was read at the end of a stretch of commands.
+/// Mark and time as read at the end of a batch of commands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reading {
-    /// The mark; `None`: there was none, or it was none of ours.
+    /// Mark of the master; `None` if there was none, or none of ours.
     pub mark: Option<Mark>,
-    /// Whether the time that was read beside it continues the master's clock.
+    /// Whether the time that was read with it continues the master's clock.
     pub time_continues: bool,
 }
 
-/// An answer that a master gave while it remembered. Only a [`Proof`] makes one.
+/// An answer that a master gave while it remembered. Only a [`Proof`] can create one.
 ///
-/// Whoever counts votes takes these, so that a vote without its proof cannot be counted by mistake.
+/// Code that counts votes takes this type, so that a vote without its proof cannot be counted by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proven<T> {
     seal: Seal,
     answer: T,
 }
 
-/// What the answers to an operation are checked against: fixed when the operation is sent.
+/// Expectation that the answers to an operation must meet, fixed when the operation is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proof {
     seal: Seal,
     expected: Mark,
-    /// The mark as it is stored, up to and with the semicolon.
+    /// Mark as stored, up to and including the semicolon.
     head: String,
     run_id: String,
 }
 
-/// What was read behind some answers, found to prove them.
+/// Confirmation that a reading proves the answers before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seal {
     master: MasterId,
@@ -243,7 +243,7 @@ pub struct Seal {
 }
 
 impl Proof {
-    /// The proof that `master` owes for what is sent to it now; `None`: it has no vote.
+    /// Returns the proof that `master` owes for what is sent to it now; `None` if it has no vote.
     pub fn due(roster: &Roster, master: MasterId, database: u32) -> Option<Self> {
         let (member, expected) =
             (roster.member(master)?, Mark::expected(roster, master, database)?);
@@ -254,38 +254,38 @@ impl Proof {
         member.is_in().then_some(Self { seal, expected, head, run_id })
     }
 
-    /// The same proof, of a master that a proxy has at another place of its list.
+    /// Returns the proof for a master that a proxy has at another place of its list.
     #[must_use]
     pub fn of(self, master: MasterId) -> Self {
         Self { seal: Seal { master, ..self.seal }, ..self }
     }
 
-    /// The incarnation that has to answer.
+    /// Returns the incarnation that must answer.
     pub fn incarnation(&self) -> u64 {
         self.seal.incarnation
     }
 
-    /// The process that has to answer. An older volume of it has the same mark.
+    /// Returns the process that must answer. An older volume of the same master has the same mark.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// The mark that is due.
+    /// Returns the expected mark.
     pub fn expected(&self) -> &Mark {
         &self.expected
     }
 
-    /// Returns the answer as one that counts, when what was read behind it proves that it does.
+    /// Returns the answer as one that counts, if the reading after it proves that.
     ///
-    /// The mark may be that of another version: its master has been told of a change that this proxy has yet to learn,
-    /// or the other way round. Which versions go together is for [`Poll`](super::poll::Poll) to say.
+    /// The mark may be of another version: its master has received a change that this proxy has yet to learn, or the
+    /// reverse. [`Poll`](super::poll::Poll) decides which versions go together.
     pub fn check<T>(&self, reading: &Reading, answer: T) -> Option<Proven<T>> {
         let version = self.version_of(reading.mark.as_ref()?)?;
         let seal = Seal { version, ..self.seal };
         reading.time_continues.then(|| seal.proves(answer))
     }
 
-    /// The same for all answers before a mark that is read as it is stored.
+    /// Checks all answers before a stored mark at once.
     pub fn check_stored(&self, mark: &[u8], time_continues: bool) -> Option<Seal> {
         let version = match mark.strip_prefix(self.head.as_bytes()) {
             Some(tail) if is_tail(tail) => self.seal.version,
@@ -294,7 +294,7 @@ impl Proof {
         time_continues.then_some(Seal { version, ..self.seal })
     }
 
-    /// The version of the mark, if it proves the incarnation that is due.
+    /// Returns the version of the mark, if it proves the expected incarnation.
     fn version_of(&self, mark: &Mark) -> Option<u64> {
         let version = mark.version()?;
         self.expected.at(version).proves_same(mark).then_some(version)
@@ -302,17 +302,17 @@ impl Proof {
 }
 
 impl Seal {
-    /// Returns an answer that was given before what was read.
+    /// Returns an answer that was given before the reading as proven.
     pub fn proves<T>(self, answer: T) -> Proven<T> {
         Proven { seal: self, answer }
     }
 
-    /// The roster version that the master had been told of.
+    /// Returns the roster version that the master had received.
     pub fn version(self) -> u64 {
         self.version
     }
 
-    /// The answers were given after this flush and before the next one; `None`: that is not known.
+    /// Returns the seal for answers given after this flush and before the next one; `None` if that is unknown.
     #[must_use]
     pub fn after_flush(self, flush: Option<u64>) -> Self {
         Self { flush, ..self }
@@ -320,37 +320,37 @@ impl Seal {
 }
 
 impl<T> Proven<T> {
-    /// The master that answered.
+    /// Returns the master that answered.
     pub fn master(&self) -> MasterId {
         self.seal.master
     }
 
-    /// The roster version that it had been told of.
+    /// Returns the roster version that the master had received.
     pub fn version(&self) -> u64 {
         self.seal.version
     }
 
-    /// Its incarnation.
+    /// Returns the incarnation of the master.
     pub fn incarnation(&self) -> u64 {
         self.seal.incarnation
     }
 
-    /// The last flush of the database that it had done when it answered, if that is known.
+    /// Returns the last flush of the database that the master had done when it answered, if known.
     pub fn flush(&self) -> Option<u64> {
         self.seal.flush
     }
 
-    /// What proves it.
+    /// Returns the seal that proves the answer.
     pub fn seal(&self) -> Seal {
         self.seal
     }
 
-    /// The answer, for whoever may change it.
+    /// Returns a reference to the answer.
     pub fn answer(&self) -> &T {
         &self.answer
     }
 
-    /// The answer.
+    /// Returns the answer.
     pub fn into_answer(self) -> T {
         self.answer
     }
@@ -458,7 +458,7 @@ mod tests {
             let _ = Mark::parse(&text);
         }
 
-        /// Stored marks that are nearly right included.
+        /// Includes stored marks that are nearly right.
         #[test]
         fn a_stored_mark_is_judged_as_a_read_one(
             text in "(c1|c2) [678] 10 [45] [34];[0-9]{0,2} [0-9a]{0,2}", time_continues: bool

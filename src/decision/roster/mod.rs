@@ -1,19 +1,20 @@
-//! Which masters vote, and how one that has forgotten comes to vote again.
+//! Which masters vote, and how a master that has forgotten comes to vote again.
 //!
-//! A master that was restarted without its data, flushed or replaced must not go on voting: it would say "free" about
-//! locks that it has forgotten. The Redlock text asks it to stay away for as long as the longest lock. Here it proves
-//! with every vote that it remembers, and is admitted again once it was told what it forgot.
+//! A master that was restarted without its data, flushed or replaced must not continue to vote: it would report locks
+//! as free that it has forgotten. The Redlock text asks it to stay away for as long as the longest lock. Here each vote
+//! of a master proves that it remembers, and the master is admitted again once it has received what it forgot.
 //!
 //! * [`roster`] is the list of members that all proxies agree on, kept as a register on the masters themselves;
-//! * [`mark`] is what a master shows to prove that it remembers, and [`mark::Proven`] what only the proof can make;
-//! * [`poll`] says which votes may be counted together, by the [`term`] that each proxy knows; [`votes`] counts them;
-//! * [`learning`] says what a proxy learns from the rosters that masters hold;
-//! * [`clock`] tells a master whose clock was set, and [`noted`] does so for a proxy that was not there;
-//! * [`admission`] says what a proxy does next for a master that has forgotten;
-//! * [`anew`] says what it does when a quorum has forgotten;
-//! * [`copying`] says what that master is given under one key;
+//! * [`mark`] is a master's proof that it remembers, and [`mark::Proven`] is an answer that only the proof can create;
+//! * [`poll`] decides which votes may be counted together, by the [`term`] that each proxy knows; [`votes`] counts
+//!   them;
+//! * [`learning`] decides what a proxy learns from the rosters that masters hold;
+//! * [`clock`] detects a master whose clock was set, and [`noted`] does so for a proxy that was not running;
+//! * [`admission`] decides the next step of a proxy for a master that has forgotten;
+//! * [`anew`] decides the next step when a quorum has forgotten;
+//! * [`copying`] decides what that master receives under one key;
 //! * [`seats`] finds the members among the masters of a list;
-//! * [`founding`] says what a proxy does with masters that have no roster.
+//! * [`founding`] founds a cluster on masters that have no roster.
 
 pub mod admission;
 pub mod anew;

@@ -1,9 +1,10 @@
-//! What proxies note about the members' clocks, so that one that starts later can tell which were set meanwhile, and goes by
-//! the same time of day.
+//! Notes of the proxies about the members' clocks. With them, a proxy that starts later can detect clocks that were set
+//! in between, and uses the same time of day.
 //!
-//! A note says by how much each member's clock was ahead of the noter's own. Whoever reads it has another clock of its
-//! own, which is off by the same difference from all of these, but for drift: members that a quorum disagrees with were
-//! set. What is known of the others, and of those that cannot be read yet, goes on as if the reader had always looked.
+//! A note says by how much each member's clock was ahead of the noter's own. The reader has another clock of its own,
+//! which differs from all of these by the same amount, except for drift. So members that a quorum disagrees with were
+//! set. Knowledge about the others, and about those that cannot be read yet, continues as if the reader had always
+//! looked.
 
 use std::fmt;
 
@@ -15,51 +16,52 @@ use crate::decision::quorum::{MasterId, Quorum};
 pub struct Timekeeper {
     /// Id of the member.
     pub member: u64,
-    /// Its incarnation.
+    /// Incarnation of the member.
     pub incarnation: u64,
 }
 
-/// A master, whose it is, and its clock as it was read.
+/// A master, the owner of its clock, and the clock as it was read.
 pub type Read = (MasterId, Timekeeper, Clock);
 
 /// The members' clocks as one proxy knew them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// By the noter's clock, in microseconds.
+    /// Time of the note on the noter's clock, in microseconds.
     at_us: i64,
-    /// The time of day when the noter's clock began, in microseconds.
+    /// Time of day when the noter's clock began, in microseconds.
     time_us: i64,
     clocks: Vec<(Timekeeper, Range)>,
 }
 
-/// What a note says about clocks that were read since.
+/// Result of comparing a note with clocks that were read since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// Nothing: it is about too few members that have not forgotten since.
+    /// No result: the note covers too few members that have not forgotten since.
     Nothing,
-    /// Nothing yet: too few of those that it is about were read.
+    /// No result yet: too few of the members in the note were read.
     Wait,
-    /// A quorum goes on as noted.
+    /// The clocks of a quorum continue as noted.
     Found(Found),
-    /// No quorum goes on as noted: each of these may have been set, by so many microseconds.
+    /// No quorum continues as noted: each of these clocks may have been set, by this many microseconds.
     AllSet(Vec<(MasterId, i64)>),
 }
 
-/// What a quorum of clocks that go on as noted tells about the others.
+/// Conclusion about the other clocks from a quorum that continues as noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Masters whose clocks were set, by so many microseconds.
+    /// Masters whose clocks were set, by this many microseconds.
     pub set: Vec<(MasterId, i64)>,
-    /// All clocks of the note as the reader would know them, had it read them then.
+    /// All clocks of the note, as the reader would know them if it had read them then.
     pub clocks: Vec<(Timekeeper, Clock)>,
-    /// The time of day when the reader's clock began, in microseconds.
+    /// Time of day when the reader's clock began, in microseconds.
     pub time_us: i64,
     /// Microseconds since the note.
     pub age_us: i64,
 }
 
 impl Note {
-    /// What is known at `at_us` about these clocks; the time of day was `time_us` when the noter's clock began.
+    /// Creates a note of what is known about these clocks at `at_us`. The time of day was `time_us` when the noter's
+    /// clock began.
     pub fn new(
         at_us: i64,
         time_us: i64,
@@ -69,7 +71,7 @@ impl Note {
         Self { at_us, time_us, clocks: clocks.collect() }
     }
 
-    /// Reads a note as it is stored; `None`: it is none.
+    /// Parses a stored note; `None` if it is not one.
     pub fn parse(text: &str) -> Option<Self> {
         let (times, rest) = text.split_once(';')?;
         let (at_us, time_us) = times.split_once(' ')?;
@@ -77,7 +79,7 @@ impl Note {
         Some(Self { at_us: at_us.parse().ok()?, time_us: time_us.parse().ok()?, clocks })
     }
 
-    /// Compares it with clocks that were read until `now_us`; `drift_ppm` as for [`Clock`].
+    /// Compares the note with clocks that were read until `now_us`; `drift_ppm` as for [`Clock`].
     pub fn compare(
         &self,
         read: &[Read],
@@ -85,7 +87,7 @@ impl Note {
         drift_ppm: i64,
         quorum: Quorum,
     ) -> Comparison {
-        // Members that were not read may be behind masters that were not, but there are no more of them.
+        // Members that were not read may be behind masters that were not read, but there are no more of them.
         let unread = quorum.masters().saturating_sub(read.len());
         let (known, others): (Vec<_>, Vec<_>) =
             self.clocks.iter().map(|(whose, _)| whose).partition(|whose| is_read(whose, read));
@@ -117,7 +119,7 @@ impl Note {
         Comparison::AllSet(steps(&ahead, shared.least))
     }
 
-    /// By how much more each clock is ahead of the reader's than it was of the noter's.
+    /// Returns by how much more each clock is ahead of the reader's than it was of the noter's.
     fn ahead(&self, read: &[Read], now_us: i64) -> Vec<(MasterId, Range)> {
         let ahead = |(master, whose, clock): &Read| {
             let (_, noted) = self.clocks.iter().find(|(other, _)| other == whose)?;
@@ -126,13 +128,13 @@ impl Note {
         read.iter().filter_map(ahead).collect()
     }
 
-    /// Microseconds since the note, by the clocks that most go on with.
+    /// Returns the microseconds since the note, by the clocks that most others agree with.
     fn age_us(&self, ahead: &[(MasterId, Range)], now_us: i64) -> i64 {
         let off_us = median(ahead.iter().map(|(_, by)| by.middle()));
         now_us.saturating_sub(self.at_us).saturating_add(off_us).max(0)
     }
 
-    /// All clocks by the reader's, when that differs by `off` from the noter's; the note was made at `at_us`.
+    /// Returns all clocks by the reader's clock, which differs from the noter's by `off`. The note was made at `at_us`.
     fn clocks_by(&self, off: Range, at_us: i64, drift_ppm: i64) -> Vec<(Timekeeper, Clock)> {
         let clock = |(whose, noted): &(Timekeeper, Range)| {
             (*whose, Clock::noted(noted.shifted(off), at_us, drift_ppm))
@@ -160,7 +162,7 @@ fn has_forgotten(noted: &Timekeeper, read: &[Read]) -> bool {
     again.is_some_and(|(_, whose, _)| whose != noted)
 }
 
-/// What most ranges have in common.
+/// Returns the range that most ranges have in common.
 fn most_shared(ranges: &[Range]) -> Range {
     let sharing = |at: i64| ranges.iter().filter(move |range| range.has(at));
     let at = ranges.iter().map(|range| range.least).max_by_key(|at| sharing(*at).count());
@@ -169,7 +171,7 @@ fn most_shared(ranges: &[Range]) -> Range {
     shared.unwrap_or(Range { least: 0, most: 0 })
 }
 
-/// By how much each was set.
+/// Returns by how much each clock was set.
 fn steps<'a>(
     ahead: impl IntoIterator<Item = &'a (MasterId, Range)>,
     from_us: i64,
@@ -201,16 +203,16 @@ mod tests {
     const DRIFT_PPM: i64 = 10_000;
     const SECOND_US: i64 = 1_000_000;
     const NOTED_AT: i64 = 500 * SECOND_US;
-    /// The time of day when the noter's clock began.
+    /// Time of day when the noter's clock began.
     const TIME_US: i64 = 1_700_000_000 * SECOND_US;
-    /// The reader's clock began that much later than the noter's.
+    /// Delay of the reader's clock after the noter's.
     const BEGUN_LATER: i64 = 400 * SECOND_US;
 
     fn whose(at: usize) -> Timekeeper {
         Timekeeper { member: 100 + at as u64, incarnation: 1 }
     }
 
-    /// What is read at `now_us` of a clock that is ahead by this much.
+    /// Returns a sample at `now_us` of a clock that is ahead by this much.
     fn sample(now_us: i64, ahead_us: i64) -> Sample {
         Sample { sent_us: now_us - 2_000, received_us: now_us, master_us: now_us - 700 + ahead_us }
     }
@@ -224,7 +226,7 @@ mod tests {
         Note::new(NOTED_AT, TIME_US, clocks.map(|(at, by)| (whose(at), clock(NOTED_AT, *by))))
     }
 
-    /// The same clocks as they are read some seconds later, by the reader; a clock for each that can be read.
+    /// Returns the same clocks as the reader reads them some seconds later, one for each that can be read.
     fn read(ahead_us: &[i64], after_s: i64, of: &[usize]) -> (Vec<Read>, i64) {
         let now_us = NOTED_AT + after_s * SECOND_US - BEGUN_LATER;
         let clock = |at: usize| clock(now_us, ahead_us[at] + BEGUN_LATER);
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_proxy_that_starts_later_goes_by_the_time_that_was_noted() {
-        // One clock has drifted meanwhile, and one was set.
+        // One clock has drifted since the note, and one was set.
         let noted = note(&[0, 7_000, -40 * SECOND_US]);
         for now in [
             [0, 7_000, -40 * SECOND_US],
@@ -330,7 +332,7 @@ mod tests {
             prop_assert_eq!(Note::parse(&note.to_string()), Some(note));
         }
 
-        /// Those that drift as much as they may are never accused, a minority that was set further always is.
+        /// Clocks that drift as much as allowed are never accused; a minority that was set further always is.
         #[test]
         fn only_those_are_accused_that_were_set(
             ahead in prop::collection::vec(-100 * SECOND_US..100 * SECOND_US, 3..8),

@@ -1,18 +1,17 @@
-//! Which votes may be counted together.
+//! Compatibility of votes: which ones may be counted together.
 //!
-//! A vote says that its master remembered when it gave it. That is not enough: a master may forget right after it, and
-//! be given back what the others hold before they have voted. So nobody may be counted whose memory ended before the
-//! others voted.
+//! A vote proves that its master remembered when it voted. That is not enough: a master may forget right after its
+//! vote, and receive a copy of what the others hold before they have voted. So no vote counts if its master's memory
+//! ended before the others voted.
 //!
-//! Each change of the members raises the version of all marks before anything is copied. A vote that proves version 7
-//! was therefore given before any copy for a member that went out later than version 7. If all who are counted are in
-//! the roster of the newest version that any of them proved, with the incarnations that they proved, then a copy for
-//! any of them that forgets is made after all of their votes, and finds them. So votes of several versions go together,
-//! and a request that is under way while the members change need not be made again.
-
+//! Each change of the members raises the version of all marks before anything is copied. So a vote that proves version
+//! 7 was given before any copy for a member that went out later than version 7. Take the roster of the newest version
+//! that any counted master proved. Suppose that all counted masters are in that roster, with the incarnations that they
+//! proved. Then a copy for any of them that forgets is made after all of their votes, and finds them. So votes of
+//! several versions go together, and a request in flight while the members change need not be sent again.
 //!
-//! Between flushes it is otherwise: what a master has that was flushed after its vote is gone, and nothing is copied to it.
-//! So votes for leases count together only after the same flush
+//! Flushes are different: what a master held is gone if it was flushed after its vote, and nothing is copied to it. So
+//! votes for leases count together only after the same flush
 //! ([`decision::keyspace::flush`](crate::decision::keyspace::flush)).
 
 use std::ops::Deref;
@@ -21,61 +20,62 @@ use super::mark::Proven;
 use super::term::Term;
 use crate::decision::quorum::MasterSet;
 
-/// The votes about one question. `P` points to a term that others share.
+/// Votes about one question. `P` points to a shared term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Poll<P> {
-    /// All that were counted are in with the incarnations of this term.
+    /// Term in which all counted masters are in, with their incarnations.
     term: P,
     counted: MasterSet,
     era: Era,
 }
 
-/// The flush after which votes count.
+/// Flush after which votes count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Era {
-    /// Any: who is asked looks at that.
+    /// Any flush: the masters check it themselves.
     Any,
-    /// That of the first vote, which is not before this one.
+    /// The flush of the first vote, which must not be before this one.
     Since(u64),
-    /// This one.
+    /// This flush.
     Of(u64),
 }
 
-/// What becomes of a vote.
+/// Result of counting a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counting {
-    /// It counts.
+    /// The vote counts.
     Counts,
-    /// It proves a version that this proxy has yet to learn: it has to wait.
+    /// The vote proves a version that this proxy has yet to learn: it must wait.
     Ahead,
-    /// It does not go together with those that were counted.
+    /// The vote does not go together with those that were counted.
     Void,
 }
 
 impl<P: Deref<Target = Term>> Poll<P> {
-    /// A question that is sent in this term.
+    /// Creates a poll about a question that is sent in this term.
     pub fn new(term: P) -> Self {
         Self { term, counted: MasterSet::EMPTY, era: Era::Any }
     }
 
-    /// The same, of which only votes count that were given after the same flush. `met`: the highest one that is known.
+    /// Returns the poll restricted to votes given after the same flush. `met` is the highest flush known.
     #[must_use]
     pub fn between_flushes(self, met: u64) -> Self {
         Self { era: Era::Since(met), ..self }
     }
 
-    /// The next round of a question that builds on the votes of this one; `None`: some of them have forgotten since.
+    /// Returns the next round of a question that builds on the votes of this one; `None` if some voters have forgotten
+    /// since.
     pub fn again(&self, term: P) -> Option<Self> {
         self.goes_on_in(&term).then_some(Self { term, counted: self.counted, era: self.era })
     }
 
-    /// The newest term that a vote was counted in.
+    /// Returns the newest term that a vote was counted in.
     pub fn term(&self) -> &P {
         &self.term
     }
 
-    /// Counts a vote, if it goes together with the others. `known` tells the newest term that this proxy knows: most
-    /// votes prove the version in which they were asked for, and need not know.
+    /// Counts a vote, if it goes together with the others. `known` returns the newest term that this proxy knows. It is
+    /// rarely called, since most votes prove the version in which they were requested.
     #[inline]
     pub fn count<T>(&mut self, vote: &Proven<T>, known: impl FnOnce() -> P) -> Counting {
         if vote.version() > self.term.version() {
@@ -107,14 +107,14 @@ impl<P: Deref<Target = Term>> Poll<P> {
         Counting::Counts
     }
 
-    /// Whether all that were counted vote in `term` as well, and have forgotten nothing in between.
+    /// Whether all counted masters vote in `term` as well, and have forgotten nothing in between.
     fn goes_on_in(&self, term: &Term) -> bool {
         self.counted.iter().all(|master| term.incarnation(master) == self.term.incarnation(master))
     }
 }
 
 impl Era {
-    /// The same once a vote counts that was given after this flush; `None`: it does not.
+    /// Returns the era after counting a vote that was given after this flush; `None` if the vote does not count.
     fn with(self, flush: Option<u64>) -> Option<Self> {
         match (self, flush) {
             (Self::Any, _) => Some(self),
@@ -134,7 +134,7 @@ mod tests {
     use crate::decision::roster::mark::{Mark, Proof, Reading};
     use crate::decision::roster::roster::{Member, Roster, Stage, Standing};
 
-    /// A roster of three with these incarnations; 0: out.
+    /// Returns a roster of three with these incarnations; 0 means out.
     fn roster(version: u64, incarnations: [u64; 3]) -> Roster {
         let member = |(at, incarnation): (usize, &u64)| Member {
             id: at as u64,
@@ -155,7 +155,7 @@ mod tests {
         Arc::new(Term::new(roster.version, (0..3).map(proof).collect()))
     }
 
-    /// What a master shows under `now` that was asked under `asked`.
+    /// Returns the vote of a master that was asked under `asked` and shows its mark under `now`.
     fn vote(asked: &Roster, now: &Roster, at: usize) -> Proven<()> {
         let master = MasterId::new(at);
         let reading = Reading { mark: Mark::expected(now, master, 0), time_continues: true };

@@ -1,4 +1,4 @@
-//! The list of members that all proxies agree on.
+//! List of members that all proxies agree on.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,31 +6,31 @@ use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::electorate::Electorate;
 use crate::decision::register::{Program, StateOf};
 
-/// The members of a cluster of masters, as decided.
+/// Members of a cluster of masters, as decided.
 ///
-/// It is kept as a register on the members themselves. The default is a cluster that was never founded.
+/// The roster is kept as a register on the members themselves. The default is a cluster that was never founded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Roster {
     /// Id of the cluster, drawn at founding.
     pub cluster: String,
-    /// Counts the changes; 0: not founded.
+    /// Number of changes; 0 if the cluster is not founded.
     pub version: u64,
-    /// How far founding has come.
+    /// Progress of the founding.
     pub stage: Stage,
-    /// How often it was begun anew after a quorum had forgotten.
+    /// Number of times that the roster began anew after a quorum had forgotten.
     #[serde(default)]
     pub losses: u64,
-    /// The members, in the order of the list that the cluster was founded with.
+    /// Members, in the order of the list that the cluster was founded with.
     pub members: Vec<Member>,
 }
 
-/// How far founding has come.
+/// Progress of the founding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stage {
     /// Marks are still to be set. Nothing is served.
     #[default]
     Founding,
-    /// Every member had its mark once.
+    /// Every member has had its mark.
     Founded,
 }
 
@@ -39,37 +39,37 @@ pub enum Stage {
 pub struct Member {
     /// Id of the member, drawn at founding. It stays when the instance behind it is replaced.
     pub id: u64,
-    /// How often it was admitted. It names the memory that its votes rest on.
+    /// Number of times that the member was admitted. It identifies the memory that its votes rest on.
     pub incarnation: u64,
-    /// The server's own id, drawn by Redis at its start (`run_id` in `INFO server`).
+    /// The server's own id, drawn by Redis when it starts (`run_id` in `INFO server`).
     pub run_id: String,
-    /// The addresses that it was seen at.
+    /// Addresses at which the member was seen.
     pub addresses: Vec<String>,
-    /// Whether it votes.
+    /// Whether the member votes.
     pub standing: Standing,
 }
 
 /// Whether a member votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Standing {
-    /// It votes, as soon as it has its mark.
+    /// The member votes, as soon as it has its mark.
     In {
         /// Nonce of the provisional mark that its mark replaces; 0 for a founder.
         nonce: u64,
     },
-    /// It does not vote.
+    /// The member does not vote.
     Out {
-        /// The version that put it out.
+        /// Version that put the member out.
         since: u64,
     },
 }
 
-/// What a master shows of itself to those that ask about the roster.
+/// Identification of a master in answers about the roster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Cluster in its mark.
     pub cluster: String,
-    /// Incarnation in its mark, whatever the version beside it.
+    /// Incarnation in its mark, whatever the mark's version.
     pub incarnation: u64,
     /// The server's own id.
     pub run_id: String,
@@ -78,59 +78,59 @@ pub struct Identity {
 /// A change of the roster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Founds the cluster, unless it is.
+    /// Founds the cluster, unless it is founded.
     Found(Box<Roster>),
-    /// Every member has its mark: the cluster may serve.
+    /// Records that every member has its mark: the cluster may serve.
     Founded,
     /// Puts a member out, unless it was admitted anew since.
     Out {
-        /// The member.
+        /// Member to put out.
         member: MasterId,
-        /// The incarnation that has forgotten.
+        /// Incarnation that has forgotten.
         incarnation: u64,
     },
     /// Takes a member in again, unless it was put out once more since.
     In {
-        /// The member.
+        /// Member to take in.
         member: MasterId,
-        /// The version that put it out, before anything was copied.
+        /// Version that put the member out, before anything was copied.
         since: u64,
         /// Nonce of the provisional mark that it was copied under.
         nonce: u64,
         /// The server's own id.
         run_id: String,
-        /// Where it was reached.
+        /// Address at which the member was reached.
         address: String,
     },
-    /// Notes an address of a member. The version stays: nobody's vote depends on it.
+    /// Notes an address of a member. The version stays: no vote depends on it.
     SeenAt {
-        /// The member.
+        /// Member that was reached.
         member: MasterId,
-        /// Where it was reached.
+        /// Address at which it was reached.
         address: String,
     },
-    /// Begins anew after a quorum has forgotten, unless somebody did meanwhile. What was forgotten may be lost.
+    /// Begins anew after a quorum has forgotten, unless another proxy already did. Forgotten data may be lost.
     Restart {
-        /// The version whose members were found to have forgotten: those of a later one may remember.
+        /// Version whose members were found to have forgotten. Members of a later version may remember.
         known: u64,
-        /// What it begins with.
+        /// Roster to begin with.
         anew: Box<Roster>,
     },
 }
 
 impl Roster {
-    /// Returns the member at a place of the list.
+    /// Returns the member at an index of the list.
     pub fn member(&self, master: MasterId) -> Option<&Member> {
         self.members.get(master.index())
     }
 
-    /// The members that vote.
+    /// Returns the members that vote.
     pub fn voters(&self) -> MasterSet {
         let is_in = |(_, member): &(usize, &Member)| member.is_in();
         self.members.iter().enumerate().filter(is_in).map(|(at, _)| MasterId::new(at)).collect()
     }
 
-    /// The version that put a member out, as long as it is.
+    /// Returns the version that put a member out, while it is out.
     pub fn out_since(&self, master: MasterId) -> Option<u64> {
         match self.member(master)?.standing {
             Standing::Out { since } => Some(since),
@@ -138,13 +138,13 @@ impl Roster {
         }
     }
 
-    /// Whether a master may speak for a member that is in, about the roster itself.
+    /// Whether a master may act for a member that is in, on the roster itself.
     ///
     /// Its mark need not show this version: the roster is written before the marks are raised. But a member that has
-    /// forgotten and was admitted again is another voter: what its earlier incarnation promised does not count. One that
-    /// has yet to be given its mark shows the provisional one that it was admitted by.
+    /// forgotten and was admitted again is another voter: promises of its earlier incarnation do not count. A member
+    /// that has yet to receive its mark shows the provisional one by which it was admitted.
     ///
-    /// Members are found by the server's own id: a proxy may have its masters in another order.
+    /// Members are found by the server's own id, since a proxy may have its masters in another order.
     pub fn is_member(&self, shown: &Presence) -> bool {
         let Some(member) = self.members.iter().find(|member| member.run_id == shown.run_id) else {
             return false;
@@ -160,12 +160,12 @@ impl Roster {
         }
     }
 
-    /// Whether `other` continues this roster, or this one is of no cluster.
+    /// Whether `other` continues this roster, or this one belongs to no cluster.
     fn is_before(&self, other: &Self) -> bool {
         self.version < other.version && (self.version == 0 || self.cluster == other.cluster)
     }
 
-    /// Whether enough would vote without `master`. With fewer, nothing could be decided any more.
+    /// Whether enough members would vote without `master`. With fewer, nothing could be decided any more.
     fn can_miss(&self, master: MasterId) -> bool {
         let mut rest = self.voters();
         rest.remove(master);
@@ -214,7 +214,7 @@ impl Roster {
 }
 
 impl Member {
-    /// Whether it votes.
+    /// Whether the member votes.
     pub fn is_in(&self) -> bool {
         matches!(self.standing, Standing::In { .. })
     }
@@ -225,7 +225,7 @@ impl Member {
         self.run_id = run_id.to_owned();
     }
 
-    /// Returns whether the address was new. The oldest give way.
+    /// Adds an address, dropping the oldest if there are too many. Returns whether the address was new.
     fn meet_at(&mut self, address: &str) -> bool {
         let is_new = !self.addresses.iter().any(|known| known == address);
         if is_new {
@@ -237,15 +237,15 @@ impl Member {
     }
 }
 
-/// Maximum addresses that are remembered of a member: a few proxies may each spell them in a way of their own.
+/// Maximum addresses remembered per member: a few proxies may each spell them differently.
 const MAX_ADDRESSES: usize = 8;
 
-/// A roster, as it was accepted.
+/// A roster, as accepted.
 pub type Accepted = StateOf<Change>;
 
 impl Program for Change {
     type Value = Roster;
-    /// The version of the changed roster; `None`: the change no longer applies, and nothing was changed.
+    /// Version of the changed roster; `None` if the change no longer applies and nothing was changed.
     type Reply = Option<u64>;
 
     fn run(&self, before: &Roster) -> (Roster, Option<u64>) {
@@ -259,26 +259,26 @@ impl Program for Change {
     }
 }
 
-/// What a master shows to whoever changes the roster.
+/// Identification of a master to a proxy that changes the roster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Presence {
-    /// Its mark as that of a member.
+    /// Identity in its mark, if it has that of a member.
     pub identity: Option<Identity>,
-    /// Nonce of its provisional mark.
+    /// Nonce in its provisional mark.
     pub nonce: Option<u64>,
     /// The server's own id.
     pub run_id: String,
 }
 
-/// The electorate of the roster, in the three situations in which it is changed.
+/// Electorate of the roster, in the three situations in which it is changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Voters {
     /// The cluster is founded: its members.
     Members,
     /// Nothing is founded yet: the masters of the list, and those of a roster that is `founding` by their run ids.
     Founders,
-    /// A quorum has forgotten, and enough time has passed: the members of the roster that is begun with. What they promised
-    /// before they forgot is outbid by the epoch.
+    /// A quorum has forgotten, and enough time has passed: the members of the roster to begin with. The epoch outbids
+    /// their promises from before they forgot.
     Anew(Box<Roster>),
 }
 

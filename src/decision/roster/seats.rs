@@ -1,18 +1,18 @@
-//! Which master of a proxy's list is which member.
+//! Assignment of the masters in a proxy's list to members.
 //!
 //! Members are recognised by their marks and by the servers' own ids, however a list is ordered and its addresses are
 //! spelled. A master that has forgotten shows neither: it is recognised by what this process knew before, or by an
-//! address that a member was seen at.
+//! address at which a member was seen.
 
 use super::admission::Shown;
 use super::mark::{Kind, Mark};
 use super::roster::Roster;
 use crate::decision::quorum::{MasterId, MasterSet};
 
-/// The member that each master of a list is; `None`: none that is known.
+/// Member that each master of a list is; `None` if it is no known member.
 pub type Seats = Vec<Option<MasterId>>;
 
-/// Why a master of a list is taken for a member; the first reason is the best.
+/// Reason why a master of a list counts as a member, best reason first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     MarkAndRunId,
@@ -24,7 +24,7 @@ enum Reason {
 
 /// Finds the member that each master of the list is. No member is found twice.
 ///
-/// `addresses` and `shown` have an entry for each master of the list; `before` is what was found earlier.
+/// `addresses` and `shown` have an entry for each master of the list; `before` is the earlier result.
 pub fn seats(
     roster: &Roster,
     addresses: &[String],
@@ -63,7 +63,7 @@ pub fn is_strange(roster: &Roster, shown: &Shown) -> bool {
     cluster.is_some_and(|cluster| cluster != roster.cluster)
 }
 
-/// The master of the list that is at a place of the roster.
+/// Returns the master of the list that is at a place of the roster.
 pub fn at_place(seats: &Seats, place: MasterId) -> Option<MasterId> {
     seats.iter().position(|seat| *seat == Some(place)).map(MasterId::new)
 }

@@ -1,4 +1,4 @@
-//! Who votes, and what their votes have to prove, as long as neither changes.
+//! The voters, and the proofs that their votes need, as long as neither changes.
 
 use super::mark::Proof;
 use crate::decision::quorum::{MasterId, MasterSet};
@@ -8,14 +8,15 @@ use crate::decision::quorum::{MasterId, MasterSet};
 pub struct Term {
     version: u64,
     voters: MasterSet,
-    /// By master, then by database.
+    /// Proofs by master, then by database.
     proofs: Vec<Vec<Proof>>,
-    /// By master; empty: none was begun anew.
+    /// Epochs of the clocks by master; empty if none has begun anew.
     clocks: Vec<u64>,
 }
 
 impl Term {
-    /// The term of these voters; `proofs` has an entry for each master of the list, empty for those without a vote.
+    /// Creates the term of these voters. `proofs` has an entry for each master of the list, empty for those without a
+    /// vote.
     pub fn new(version: u64, proofs: Vec<Vec<Proof>>) -> Self {
         let votes = |(_, proofs): &(usize, &Vec<Proof>)| !proofs.is_empty();
         let voters =
@@ -23,31 +24,31 @@ impl Term {
         Self { version, voters, proofs, clocks: Vec::new() }
     }
 
-    /// The same term for votes that are judged by these clocks: by master, the epoch in which it was begun.
+    /// Returns the term for votes judged by these clocks: by master, the epoch in which the clock began.
     #[must_use]
     pub fn judged_by(self, clocks: &[u64]) -> Self {
         Self { clocks: clocks.to_vec(), ..self }
     }
 
-    /// The epoch in which the clock was begun that votes of `master` have to continue.
+    /// Returns the epoch of the clock that votes of `master` must continue.
     ///
     /// A clock that was set is measured anew at once, because it must not be set again while the master is copied to.
-    /// What was asked for before does not count by the new measure, whenever it is answered.
+    /// Requests from before do not count by the new measure, whenever they are answered.
     pub fn clock(&self, master: MasterId) -> u64 {
         self.clocks.get(master.index()).copied().unwrap_or_default()
     }
 
-    /// The version of the roster; 0: nobody votes.
+    /// Returns the version of the roster; 0 if no master votes.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The masters that vote, if they can be reached.
+    /// Returns the masters that vote if they can be reached.
     pub fn voters(&self) -> MasterSet {
         self.voters
     }
 
-    /// The proof that `master` owes for what is sent to `database`; `None`: its answers are no votes.
+    /// Returns the proof that `master` owes for what is sent to `database`; `None` if its answers are no votes.
     pub fn proof(&self, master: MasterId, database: u32) -> Option<&Proof> {
         self.proofs.get(master.index())?.get(database as usize)
     }
@@ -57,7 +58,7 @@ impl Term {
         self.proof(master, 0).is_some_and(|proof| proof.run_id() == run_id)
     }
 
-    /// The incarnation in which `master` votes.
+    /// Returns the incarnation in which `master` votes.
     pub fn incarnation(&self, master: MasterId) -> Option<u64> {
         self.proof(master, 0).map(Proof::incarnation)
     }

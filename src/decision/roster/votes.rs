@@ -1,4 +1,4 @@
-//! Counting answers that are proven.
+//! Counting of proven answers.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use super::poll::{Counting, Poll};
 use super::term::Term;
 use crate::decision::quorum::{MasterSet, Quorum};
 
-/// The masters that said yes.
+/// Masters that voted yes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Votes {
     quorum: Quorum,
     poll: Poll<Arc<Term>>,
     yes: MasterSet,
-    /// Votes that prove a version that is not known yet.
+    /// Votes that prove a version not yet known.
     ahead: Vec<Proven<bool>>,
 }
 
 impl Votes {
-    /// No vote yet, for an operation that is sent in `term`.
+    /// Creates an empty count for an operation that is sent in `term`.
     pub fn new(quorum: Quorum, term: Arc<Term>) -> Self {
         Self { quorum, poll: Poll::new(term), yes: MasterSet::EMPTY, ahead: Vec::new() }
     }
 
-    /// Counts a vote, when `known` is the newest term that this proxy knows.
+    /// Counts a vote, where `known` is the newest term that this proxy knows.
     pub fn count(&mut self, vote: Proven<bool>, known: &Arc<Term>) {
         match self.poll.count(&vote, || Arc::clone(known)) {
             Counting::Counts if *vote.answer() => self.yes.insert(vote.master()),
@@ -32,14 +32,14 @@ impl Votes {
         }
     }
 
-    /// Counts what had to wait for `known`.
+    /// Counts the votes that had to wait for `known`.
     pub fn learn(&mut self, known: &Arc<Term>) {
         for vote in std::mem::take(&mut self.ahead) {
             self.count(vote, known);
         }
     }
 
-    /// Whether a quorum said yes.
+    /// Whether a quorum voted yes.
     pub fn is_granted(&self) -> bool {
         self.quorum.reached_by(self.yes)
     }
