@@ -1,10 +1,10 @@
 //! Decisions: what ballots and proofs make certain, and the next step.
 //!
-//! Nothing in here knows a socket, a runtime or a clock, so models explore it exhaustively.
+//! Nothing here depends on a socket, a runtime or a clock, so model checkers can explore it exhaustively.
 //!
-//! * [`lease`]: takes, prolongs and gives back a lock with a TTL, by a quorum of votes;
-//! * [`register`]: one key as a replicated register; [`keyspace`]: several keys, beside leases;
-//! * [`roster`]: the masters that vote, and the admission of one that has forgotten;
+//! * [`lease`]: acquires, extends and releases a lock with a TTL, by a quorum of votes;
+//! * [`register`]: one key as a replicated register; [`keyspace`]: several keys, alongside leases;
+//! * [`roster`]: the masters that vote, and the admission of a master that has forgotten its data;
 //! * [`quorum`]: majorities, tallies, and turns inside one worker.
 
 pub mod keyspace;
