@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use redlock_proxy::admin::Admin;
 use redlock_proxy::cli::dev::LocalMasters;
 use redlock_proxy::cli::logging::{self, Log};
-use redlock_proxy::cli::reload::{Read, Reload};
+use redlock_proxy::cli::reload::{ReadSettings, Reload};
 use redlock_proxy::cli::{check, health, settle, signals, upgrade};
 use redlock_proxy::config::typed::{
     self, Action, Cli, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs, Typed,
@@ -25,8 +25,8 @@ use redlock_proxy::config::{InvalidSetting, Learning, LogFormat, MasterAddr, Set
 use redlock_proxy::context::shared::{Certificates, Shared};
 use redlock_proxy::data::upstream::Upstream;
 use redlock_proxy::handover::{CannotTakeOver, Handover};
-use redlock_proxy::learn::serve::{CannotLearn, Watch};
-use redlock_proxy::net::sockets::{Inherited, Kind};
+use redlock_proxy::learn::serve::{CannotLearn, LearnWatch};
+use redlock_proxy::net::sockets::{Inherited, SocketKind};
 use redlock_proxy::session::listener::{CannotListen, Listeners};
 use redlock_proxy::worker::{self, CannotServe};
 use sd_notify::NotifyState;
@@ -82,7 +82,7 @@ fn test_config(typed: &Typed) -> Result<(), Failure> {
 }
 
 fn serve(cli: Cli) -> Result<(), Failure> {
-    let read: Read = Box::new(move || {
+    let read: ReadSettings = Box::new(move || {
         let typed = cli.settings().map_err(|why| why.to_string())?;
         understood(&typed, Settings::from_typed)
     });
@@ -131,7 +131,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
 
     let masters = LocalMasters::start(count, needs_data).map_err(Failure::unavailable)?;
     let (addresses, data) = (masters.addresses(), masters.data().unwrap_or_default());
-    let read: Read =
+    let read: ReadSettings =
         Box::new(move || dev_settings(&cli, admin.as_deref(), &data, addresses.clone()));
     let (settings, _) = read().map_err(Failure::usage)?;
     let certificates = certificates(&settings)?;
@@ -191,7 +191,7 @@ fn bind_dev_admin() -> Result<(String, TcpListener), Failure> {
     let listener = TcpListener::bind("127.0.0.1:9379");
     let listener = listener.or_else(|_| TcpListener::bind("127.0.0.1:0"));
     let bound = listener.and_then(|listener| Ok((listener.local_addr()?.to_string(), listener)));
-    bound.map_err(|why| cannot_listen(Kind::Admin, "127.0.0.1", &why))
+    bound.map_err(|why| cannot_listen(SocketKind::Admin, "127.0.0.1", &why))
 }
 
 fn check_masters(typed: &Typed) -> Result<(), Failure> {
@@ -247,7 +247,7 @@ fn learn(typed: &Typed, args: &LearnArgs) -> Result<(), Failure> {
         tell_system(&[NotifyState::Ready]);
         Ok(())
     };
-    let watch = Watch { settings, upstream, server, admin, span, shutdown };
+    let watch = LearnWatch { settings, upstream, server, admin, span, shutdown };
     let report = worker::on_one_thread(watch.run(ready)).map_err(Failure::other)?;
     say(&report.map_err(|why| match why {
         CannotLearn::Listen(why) => cannot_listen(why.kind, &why.place, &why.why),
@@ -258,11 +258,13 @@ fn learn(typed: &Typed, args: &LearnArgs) -> Result<(), Failure> {
 
 fn check_health(typed: &Typed, args: &HealthArgs) -> Result<(), Failure> {
     let place = match (&args.connect, typed.listen.as_deref(), typed.unixsocket.as_deref()) {
-        (Some(address), ..) => health::Place::Tcp(address.clone()),
-        (None, Some("none"), Some(path)) if !path.is_empty() => health::Place::Unix(path.into()),
+        (Some(address), ..) => health::HealthTarget::Tcp(address.clone()),
+        (None, Some("none"), Some(path)) if !path.is_empty() => {
+            health::HealthTarget::Unix(path.into())
+        }
         (None, Some("none"), _) => return Err(Failure::usage(NOWHERE_TO_ASK)),
         (None, listen, _) => {
-            health::Place::Tcp(health::reachable(listen.unwrap_or("127.0.0.1:6379")))
+            health::HealthTarget::Tcp(health::reachable(listen.unwrap_or("127.0.0.1:6379")))
         }
     };
     let password = args.password.as_deref().or(typed.requirepass.as_deref());
@@ -323,8 +325,8 @@ fn serve_until(
 }
 
 fn bind_admin(listen: &String, handover: &mut Handover) -> Result<TcpListener, Failure> {
-    let cannot = |why: io::Error| cannot_listen(Kind::Admin, listen, &why);
-    let inherited = handover.inherited().take_tcp(Kind::Admin, listen).pop();
+    let cannot = |why: io::Error| cannot_listen(SocketKind::Admin, listen, &why);
+    let inherited = handover.inherited().take_tcp(SocketKind::Admin, listen).pop();
     let listener = inherited.map_or_else(|| TcpListener::bind(listen), Ok).map_err(cannot)?;
     handover.offer_admin(listen, &listener).map_err(cannot)?;
     Ok(listener)
@@ -339,8 +341,8 @@ fn tell_system(states: &[NotifyState<'_>]) {
 /// Fails if another process listens already. The workers' own listeners would not notice another proxy of the same
 /// user: with `SO_REUSEPORT` the two would share the clients. Sockets that a predecessor hands over are free.
 fn require_free(settings: &Settings, inherited: &Inherited) -> Result<(), Failure> {
-    let plain = settings.listen.iter().map(|listen| (Kind::Plain, listen));
-    let tls = settings.tls.iter().map(|tls| (Kind::Tls, &tls.listen));
+    let plain = settings.listen.iter().map(|listen| (SocketKind::Plain, listen));
+    let tls = settings.tls.iter().map(|tls| (SocketKind::Tls, &tls.listen));
     for (kind, listen) in plain.chain(tls) {
         if !inherited.has_tcp(kind, listen) {
             TcpListener::bind(listen).map_err(|why| cannot_listen(kind, listen, &why))?;
@@ -349,7 +351,7 @@ fn require_free(settings: &Settings, inherited: &Inherited) -> Result<(), Failur
     Ok(())
 }
 
-fn cannot_listen(kind: Kind, place: &str, why: &io::Error) -> Failure {
+fn cannot_listen(kind: SocketKind, place: &str, why: &io::Error) -> Failure {
     let flag = kind.flag();
     Failure::unavailable(match why.kind() {
         io::ErrorKind::AddrInUse => format!(

@@ -199,7 +199,7 @@ async fn the_filter_of_the_log_can_be_changed() {
     assert_eq!(http(&admin, "PUT", "/log-level", "debug").status, 200);
     assert_eq!(get(&admin, "/log-level").body, "debug\n");
     let filtered = || async {
-        proxy.log().iter().any(|line| line.contains("filtered by debug")).then_some(())
+        proxy.log().iter().any(|line| line.contains("log filter set to debug")).then_some(())
     };
     eventually("the log says so", filtered).await;
 }

@@ -195,7 +195,7 @@ async fn settle_says_why_it_cannot() {
     let (said, code) = masters.settle(&[], &["list", "--db", "99"]);
     assert!(code == Some(1) && said.contains("16 databases"), "{said}");
     let (said, code) = masters.settle(&[], &["redlock-proxy:mark"]);
-    assert!(code == Some(1) && said.contains("are no registers"), "{said}");
+    assert!(code == Some(1) && said.contains("are reserved"), "{said}");
     let (said, _) = masters.settle(&[], &["nothing"]);
     assert!(said.contains("no register"), "{said}");
     let mut client = proxy.raw().await;

@@ -75,7 +75,7 @@ async fn a_hang_up_changes_what_can_change_and_keeps_every_client() {
     let reply = one_too_many.reply().await;
     assert_eq!(reply, Reply::Error("ERR max number of clients reached".into()));
 
-    configured.change(settings, "as they were").await;
+    configured.change(settings, "settings reloaded, nothing changed").await;
 }
 
 #[tokio::test]

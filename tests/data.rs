@@ -433,7 +433,7 @@ async fn a_redis_with_the_mark_of_a_master_is_refused_as_data() {
     let mut early = it.proxy.raw().await;
     assert_eq!(early.ask(&words("SET page 1")).await, Reply::ok());
     it.data.ask(&words("SET redlock-proxy:mark 1")).await;
-    it.proxy.tells(&["the data Redis cannot be used", "it has the mark of a master"]).await;
+    it.proxy.tells(&["the data Redis is unavailable", "it has the mark of a master"]).await;
     for _ in 0..3 {
         let mut client = it.proxy.raw().await;
         client.send(&encode(&words("SET page 2"))).await;

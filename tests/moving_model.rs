@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use exhaustive::{goes_wrong, holds};
-use redlock_proxy::also_claim::claim::{Claim, Step};
-use redlock_proxy::also_claim::copy::{self, Claimed, Copy, Name};
+use redlock_proxy::also_claim::claim::{DualClaim, DualStep};
+use redlock_proxy::also_claim::copy::{self, Claimed, CopyName, DataCopy};
 use stateright::{Model, Property};
 
 const TOKEN: u8 = 1;
@@ -64,9 +64,9 @@ struct World {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Request {
-    Claim(Name, u8),
-    Settle(Name, Option<u8>),
-    TakeBack(Name),
+    Claim(CopyName, u8),
+    Settle(CopyName, Option<u8>),
+    TakeBack(CopyName),
     Release,
 }
 
@@ -75,17 +75,17 @@ enum Request {
 enum Phase {
     Idle,
     /// The data Redis is asked.
-    Asking(Claim),
+    Asking(DualClaim),
     /// The masters are.
-    Voting(Claim),
-    Confirming(Claim),
+    Voting(DualClaim),
+    Confirming(DualClaim),
     Releasing,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     now: u8,
-    key: Option<Copy<u8>>,
+    key: Option<DataCopy<u8>>,
     requests: VecDeque<(Request, u8)>,
     /// What an earlier connection still holds.
     old: VecDeque<(Request, u8)>,
@@ -128,8 +128,8 @@ impl World {
         self.bug == Some(bug)
     }
 
-    fn name(&self, state: &State) -> Name {
-        Name(u128::from(state.begun))
+    fn name(&self, state: &State) -> CopyName {
+        CopyName(u128::from(state.begun))
     }
 
     fn slack(&self) -> u8 {
@@ -146,7 +146,7 @@ impl World {
         let said = match request {
             Request::Claim(name, ttl) => {
                 let new =
-                    Copy { token: TOKEN, name: Some(name), end_ms: Some(now + u64::from(ttl)) };
+                    DataCopy { token: TOKEN, name: Some(name), end_ms: Some(now + u64::from(ttl)) };
                 u8::from(copy::claim(key, new, false) == Claimed::Taken)
             }
             Request::Settle(_, end) if self.has(Bug::SettleByToken) => {
@@ -176,8 +176,8 @@ impl World {
                 let claimed =
                     said.map(|said| if said == 1 { Claimed::Taken } else { Claimed::Held });
                 match claim.asked(claimed) {
-                    Step::AskMasters => state.phase = Phase::Voting(claim),
-                    Step::Unknown if !self.has(Bug::UnknownIsNo) => self.take_back(state),
+                    DualStep::AskMasters => state.phase = Phase::Voting(claim),
+                    DualStep::Unknown if !self.has(Bug::UnknownIsNo) => self.take_back(state),
                     _ => state.phase = Phase::Idle,
                 }
             }
@@ -208,15 +208,15 @@ impl World {
         self.follow(state, claim, step);
     }
 
-    fn follow(&self, state: &mut State, claim: Claim, step: Step) {
+    fn follow(&self, state: &mut State, claim: DualClaim, step: DualStep) {
         let settle = |ttl: u8| Request::Settle(self.name(state), (!self.for_ever).then_some(ttl));
         match step {
-            Step::Grant => {
+            DualStep::Grant => {
                 let settle = settle(TTL);
                 self.send(state, settle);
                 self.grant(state);
             }
-            Step::Confirm => {
+            DualStep::Confirm => {
                 let settle = settle(TTL + self.slack());
                 self.send(state, settle);
                 state.phase = Phase::Confirming(claim);
@@ -231,7 +231,7 @@ impl World {
         state.new_until = 0;
         match job {
             Job::Claim => {
-                let claim = Claim::new(ticks(state.now), ticks(SLACK), self.for_ever);
+                let claim = DualClaim::new(ticks(state.now), ticks(SLACK), self.for_ever);
                 self.send(state, Request::Claim(self.name(state), TTL + self.slack()));
                 state.phase = Phase::Asking(claim);
             }
@@ -344,7 +344,7 @@ impl Model for World {
             Action::Cut => self.cut(&mut state),
             Action::OldClaims => {
                 let end_ms = Some(u64::from(state.now + TTL));
-                state.key = Some(Copy { token: self.old_token, name: None, end_ms });
+                state.key = Some(DataCopy { token: self.old_token, name: None, end_ms });
                 state.old_until = state.now + TTL;
                 state.old_times += 1;
             }

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redlock_proxy::also_claim::copy::{self, Claimed, Copy, Name};
-use redlock_proxy::also_claim::script::Place;
+use redlock_proxy::also_claim::copy::{self, Claimed, CopyName, DataCopy};
+use redlock_proxy::also_claim::script::ScriptPlace;
 use redlock_proxy::operation::claim::How;
 use support::{Master, Raw, Reply};
 use tokio::runtime::Runtime;
@@ -63,19 +63,19 @@ enum Step {
     },
 }
 
-type Key = Option<Copy<u8>>;
+type Key = Option<DataCopy<u8>>;
 
 fn end(ttl: i64) -> Option<u64> {
     Some(ttl.unsigned_abs())
 }
 
-fn named(name: u8) -> Name {
-    Name(u128::from(name) << 100 | 0x0dff)
+fn named(name: u8) -> CopyName {
+    CopyName(u128::from(name) << 100 | 0x0dff)
 }
 
 impl Step {
     fn words(&self) -> redis::Cmd {
-        let place = Place { db: DB, key: KEY.as_bytes().into() };
+        let place = ScriptPlace { db: DB, key: KEY.as_bytes().into() };
         match *self {
             Self::Claim { token, name, ttl, is_ours } => {
                 let ours = How::IfFreeOrOurs { create: true, prefix: -1 };
@@ -105,7 +105,7 @@ impl Step {
     fn act(&self, key: &mut Key) -> Option<i64> {
         let said = match *self {
             Self::Claim { token, name, ttl, is_ours } => {
-                let new = Copy { token, name: Some(named(name)), end_ms: end(ttl) };
+                let new = DataCopy { token, name: Some(named(name)), end_ms: end(ttl) };
                 match copy::claim(key, new, is_ours) {
                     Claimed::Taken => 1,
                     Claimed::Owned => 2,
@@ -114,7 +114,7 @@ impl Step {
             }
             Self::Extend { .. } if key.is_none() => 0,
             Self::Extend { token, name, ttl } => {
-                let new = Copy { token, name: Some(named(name)), end_ms: end(ttl) };
+                let new = DataCopy { token, name: Some(named(name)), end_ms: end(ttl) };
                 if copy::claim(key, new, true) == Claimed::Owned { 2 } else { 0 }
             }
             Self::Settle { name, ttl } => copy::settle(key, named(name), ttl.and_then(end)).into(),
@@ -136,7 +136,7 @@ impl Step {
                 _ => 0,
             },
             Self::Set { token, .. } => {
-                *key = Some(Copy { token, name: None, end_ms: end(9) });
+                *key = Some(DataCopy { token, name: None, end_ms: end(9) });
                 return None;
             }
         };
@@ -159,11 +159,11 @@ async fn stored(server: &mut Raw) -> Key {
     }
     let name = match server.ask(&["GET", BESIDE]).await {
         Reply::Bulk(name) if ends[0].abs_diff(ends[1]) <= 5 => {
-            Some(Name(u128::from_be_bytes(name[..].try_into().expect("a name"))))
+            Some(CopyName(u128::from_be_bytes(name[..].try_into().expect("a name"))))
         }
         _ => None,
     };
-    Some(Copy { token: token[0], name, end_ms })
+    Some(DataCopy { token: token[0], name, end_ms })
 }
 
 async fn run(steps: &[Step], server: &mut Raw) -> Result<(), TestCaseError> {

@@ -8,11 +8,11 @@ use super::Categories;
 use crate::catalogue::table::{self, SUBCOMMANDS, Spec};
 
 /// Index of a command or subcommand in the catalogue. Commands of the table come first, in its order.
-pub type Place = usize;
+pub type CommandPlace = usize;
 
 /// Properties of a command or subcommand.
 #[derive(Debug)]
-pub struct Entry {
+pub struct CommandEntry {
     /// Name in lower case; a subcommand's follows its command: `client|list`.
     pub name: &'static str,
     /// Categories of the command.
@@ -22,13 +22,13 @@ pub struct Entry {
     /// Whether clients may always send it (`no_auth` among Redis's flags).
     pub is_free: bool,
     /// Places of the subcommands.
-    pub subcommands: Range<Place>,
+    pub subcommands: Range<CommandPlace>,
 }
 
-static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+static ENTRIES: LazyLock<Vec<CommandEntry>> = LazyLock::new(|| {
     let commands = table::all().iter().map(|spec| (spec.name, Categories::of(spec)));
     let others = table::others().iter().map(|(name, words)| (*name, Categories::of_words(words)));
-    let subcommands = SUBCOMMANDS.iter().map(|it| Entry {
+    let subcommands = SUBCOMMANDS.iter().map(|it| CommandEntry {
         name: it.name,
         categories: Categories::of_words(it.categories),
         arity: Some(it.arity),
@@ -36,7 +36,7 @@ static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         subcommands: 0..0,
     });
     let first = table::all().len() + table::others().len();
-    let commands = commands.chain(others).map(|(name, categories)| Entry {
+    let commands = commands.chain(others).map(|(name, categories)| CommandEntry {
         name,
         categories,
         arity: None,
@@ -47,7 +47,7 @@ static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
 });
 
 /// Returns the places of the subcommands of `name`, where `first` is the place of the first subcommand of all.
-fn subcommands_of(name: &str, first: Place) -> Range<Place> {
+fn subcommands_of(name: &str, first: CommandPlace) -> Range<CommandPlace> {
     let container = |full: &'static str| full.split('|').next().unwrap_or(full);
     let start = SUBCOMMANDS.partition_point(|it| container(it.name) < name);
     let end = SUBCOMMANDS.partition_point(|it| container(it.name) <= name);
@@ -55,27 +55,28 @@ fn subcommands_of(name: &str, first: Place) -> Range<Place> {
 }
 
 /// Returns all entries, indexed by place.
-pub fn all() -> &'static [Entry] {
+pub fn all() -> &'static [CommandEntry] {
     &ENTRIES
 }
 
 /// Returns the entry of a command in the table.
-pub fn of(spec: &Spec) -> (Place, &'static Entry) {
+pub fn of(spec: &Spec) -> (CommandPlace, &'static CommandEntry) {
     let place = usize::from(spec.place);
     (place, &ENTRIES[place])
 }
 
 /// Finds a command, or with `|` a subcommand, by name in any case.
-pub fn find(name: &[u8]) -> Option<Place> {
+pub fn find(name: &[u8]) -> Option<CommandPlace> {
     ENTRIES.iter().position(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
 }
 
-impl Entry {
+impl CommandEntry {
     /// Finds a subcommand of this command by name, in any case.
-    pub fn subcommand(&self, word: &[u8]) -> Option<Place> {
+    pub fn subcommand(&self, word: &[u8]) -> Option<CommandPlace> {
         let own = self.name.len() + 1;
-        let is_meant =
-            |place: &Place| ENTRIES[*place].name.as_bytes()[own..].eq_ignore_ascii_case(word);
+        let is_meant = |place: &CommandPlace| {
+            ENTRIES[*place].name.as_bytes()[own..].eq_ignore_ascii_case(word)
+        };
         self.subcommands.clone().find(is_meant)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Categories;
-use super::catalogue::{self, Place};
+use super::catalogue::{self, CommandPlace};
 
 /// A set of commands and subcommands, and the rules that produced it.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,12 +36,12 @@ impl Commands {
     }
 
     /// Whether the set includes this command.
-    pub fn contains(&self, place: Place) -> bool {
+    pub fn contains(&self, place: CommandPlace) -> bool {
         self.all || catalogue::all()[place].is_free || self.has(place)
     }
 
     /// Adds or removes one command with its subcommands, or one subcommand.
-    pub(super) fn change(&mut self, place: Place, allow: bool) {
+    pub(super) fn change(&mut self, place: CommandPlace, allow: bool) {
         self.set(place, allow);
         for subcommand in catalogue::all()[place].subcommands.clone() {
             self.set(subcommand, allow);
@@ -62,11 +62,11 @@ impl Commands {
         }
     }
 
-    fn has(&self, place: Place) -> bool {
+    fn has(&self, place: CommandPlace) -> bool {
         self.bits[place / 64] & (1 << (place % 64)) != 0
     }
 
-    fn set(&mut self, place: Place, allow: bool) {
+    fn set(&mut self, place: CommandPlace, allow: bool) {
         let bit = 1 << (place % 64);
         match allow {
             true => self.bits[place / 64] |= bit,
@@ -105,7 +105,7 @@ impl fmt::Debug for Commands {
 mod tests {
     use super::*;
 
-    fn place(name: &str) -> Place {
+    fn place(name: &str) -> CommandPlace {
         catalogue::find(name.as_bytes()).unwrap()
     }
 

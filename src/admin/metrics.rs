@@ -17,7 +17,7 @@ use crate::data::upstream::Upstream;
 use crate::decision::quorum::{MasterId, Quorum};
 use crate::masters::standing::Cause;
 use crate::metrics::histogram::{Histogram, Times};
-use crate::metrics::{Outcome, Question, process};
+use crate::metrics::{Outcome, QuestionKind, process};
 
 /// Content type of the answer to a scraper.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -82,7 +82,7 @@ impl Page<'_, '_> {
         let help = "Outcome of operations, by operation.";
         let mut family =
             self.encoder.encode_descriptor("verdicts", help, None, MetricType::Counter)?;
-        for question in Question::ALL {
+        for question in QuestionKind::ALL {
             for outcome in Outcome::ALL {
                 let count = status::sum(shared, |metrics| metrics.verdicts(question, outcome));
                 let labels = [("operation", question.name()), ("verdict", outcome.name())];
@@ -102,10 +102,10 @@ impl Page<'_, '_> {
 
     fn retries(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let split = status::sum(shared, |metrics| metrics.retries(Question::Claim));
+        let split = status::sum(shared, |metrics| metrics.retries(QuestionKind::Claim));
         self.counter("split_votes", "Claim rounds that no client won.", split)?;
         let mut family = self.counters("retries", "Rounds that were retried.")?;
-        for question in Question::ALL {
+        for question in QuestionKind::ALL {
             let count = status::sum(shared, |metrics| metrics.retries(question));
             counter(&mut family, &[("operation", question.name())], count)?;
         }

@@ -8,7 +8,7 @@ use crate::context::shared::Shared;
 use crate::data::description::Description;
 use crate::data::upstream::Upstream;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
-use crate::metrics::{Metrics, Outcome, Question};
+use crate::metrics::{Metrics, Outcome, QuestionKind};
 
 /// Maximum keys shown.
 const HOTTEST: usize = 10;
@@ -32,7 +32,7 @@ pub struct Status {
     pub data_may_be_lost: bool,
     pub masters: Vec<Master>,
     /// `null` without one.
-    pub data: Option<Data>,
+    pub data: Option<DataStatus>,
     pub hot_keys: Vec<HotKey>,
     pub events: Vec<Event>,
 }
@@ -70,7 +70,7 @@ pub struct Master {
 /// The data Redis.
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
-pub struct Data {
+pub struct DataStatus {
     #[serde(flatten)]
     pub description: Description,
     pub lock_keys: Vec<String>,
@@ -91,7 +91,8 @@ impl Status {
     /// Returns the current status.
     pub fn of(shared: &Shared, events: &Events) -> Self {
         let quorum = Quorum::of(shared.settings.masters.len());
-        let claims = |outcome| sum(shared, |metrics| metrics.verdicts(Question::Claim, outcome));
+        let claims =
+            |outcome| sum(shared, |metrics| metrics.verdicts(QuestionKind::Claim, outcome));
         let registry: &Registry = &shared.registry;
         Self {
             version: env!("CARGO_PKG_VERSION"),
@@ -107,7 +108,7 @@ impl Status {
             },
             roster_version: shared.electorate.roster().version,
             data_may_be_lost: shared.electorate.may_have_lost_data(),
-            data: shared.data.as_ref().map(Data::of),
+            data: shared.data.as_ref().map(DataStatus::of),
             masters: quorum.everybody().iter().map(|id| Master::of(shared, id)).collect(),
             hot_keys: hot_keys(shared),
             events: events.latest(),
@@ -155,7 +156,7 @@ fn not_falling(shared: &Shared, id: MasterId) -> Option<String> {
     (longest >= CATCHES_UP_S).then_some(text)
 }
 
-impl Data {
+impl DataStatus {
     fn of(upstream: &Upstream) -> Self {
         let text = |pattern: &[u8]| String::from_utf8_lossy(pattern).into_owned();
         let lock_keys = upstream.settings().locks.keys.iter().map(|it| text(it)).collect();

@@ -11,7 +11,7 @@ use super::copy::Claimed;
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DualStep {
     /// Ask the masters.
     AskMasters,
     /// Let it end with the lease on the data Redis, and tell the client at once.
@@ -32,7 +32,7 @@ pub enum Step {
 
 /// State of a claim in both places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Claim {
+pub struct DualClaim {
     since: Duration,
     slack: Duration,
     for_ever: bool,
@@ -40,47 +40,47 @@ pub struct Claim {
     is_new: bool,
 }
 
-impl Claim {
+impl DualClaim {
     /// Returns a claim that asked the data Redis at `since` to keep the lock for `slack` longer than the client wants.
     pub fn new(since: Duration, slack: Duration, for_ever: bool) -> Self {
         Self { since, slack, for_ever, is_new: true }
     }
 
     /// Takes the answer of the data Redis; `None`: it came too late, or was an error.
-    pub fn asked(&mut self, claimed: Option<Claimed>) -> Step {
+    pub fn asked(&mut self, claimed: Option<Claimed>) -> DualStep {
         self.is_new = claimed != Some(Claimed::Owned);
         match claimed {
-            Some(Claimed::Taken | Claimed::Owned) => Step::AskMasters,
-            Some(Claimed::Held) => Step::Refuse,
-            None => Step::Unknown,
+            Some(Claimed::Taken | Claimed::Owned) => DualStep::AskMasters,
+            Some(Claimed::Held) => DualStep::Refuse,
+            None => DualStep::Unknown,
         }
     }
 
     /// Takes the answer of the masters.
-    pub fn voted(&mut self, is_granted: bool, now: Duration) -> Step {
+    pub fn voted(&mut self, is_granted: bool, now: Duration) -> DualStep {
         match (is_granted, self.is_new) {
-            (true, _) if self.for_ever => Step::Confirm,
+            (true, _) if self.for_ever => DualStep::Confirm,
             (true, _) => self.grant(now),
-            (false, true) => Step::TakeBack,
-            (false, false) => Step::Refuse,
+            (false, true) => DualStep::TakeBack,
+            (false, false) => DualStep::Refuse,
         }
     }
 
     /// Takes the answer of the data Redis on whether it still has the lock.
-    pub fn confirmed(&mut self, has_it: bool, now: Duration) -> Step {
+    pub fn confirmed(&mut self, has_it: bool, now: Duration) -> DualStep {
         match (has_it, self.is_new) {
-            (true, _) if self.for_ever => Step::Grant,
+            (true, _) if self.for_ever => DualStep::Grant,
             (true, _) => self.grant(now),
-            (false, true) => Step::Release,
-            (false, false) => Step::Unprolonged,
+            (false, true) => DualStep::Release,
+            (false, false) => DualStep::Unprolonged,
         }
     }
 
-    fn grant(&mut self, now: Duration) -> Step {
+    fn grant(&mut self, now: Duration) -> DualStep {
         if now <= self.since + self.slack {
-            return Step::Grant;
+            return DualStep::Grant;
         }
         self.since = now;
-        Step::Confirm
+        DualStep::Confirm
     }
 }

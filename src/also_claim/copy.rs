@@ -4,15 +4,15 @@
 
 /// Unique name of the last change to a lock: tokens may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Name(pub u128);
+pub struct CopyName(pub u128);
 
 /// The data Redis's copy of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Copy<T> {
+pub struct DataCopy<T> {
     /// Token of the client.
     pub token: T,
     /// Name of its last change; `None`: a change that bypassed the proxies.
-    pub name: Option<Name>,
+    pub name: Option<CopyName>,
     /// End in milliseconds; `None`: never.
     pub end_ms: Option<u64>,
 }
@@ -29,7 +29,11 @@ pub enum Claimed {
 }
 
 /// Takes the key if it is free, or, with `is_ours`, extends it if it holds the token.
-pub fn claim<T: PartialEq>(key: &mut Option<Copy<T>>, new: Copy<T>, is_ours: bool) -> Claimed {
+pub fn claim<T: PartialEq>(
+    key: &mut Option<DataCopy<T>>,
+    new: DataCopy<T>,
+    is_ours: bool,
+) -> Claimed {
     match key {
         None => {
             *key = Some(new);
@@ -45,7 +49,7 @@ pub fn claim<T: PartialEq>(key: &mut Option<Copy<T>>, new: Copy<T>, is_ours: boo
 }
 
 /// Lets the key expire at `end_ms` if `name` is its last change. Returns whether it is.
-pub fn settle<T>(key: &mut Option<Copy<T>>, name: Name, end_ms: Option<u64>) -> bool {
+pub fn settle<T>(key: &mut Option<DataCopy<T>>, name: CopyName, end_ms: Option<u64>) -> bool {
     match key {
         Some(copy) if copy.name == Some(name) => {
             copy.end_ms = end_ms;
@@ -56,13 +60,13 @@ pub fn settle<T>(key: &mut Option<Copy<T>>, name: Name, end_ms: Option<u64>) -> 
 }
 
 /// Deletes the key if `name` is its last change and it holds the token.
-pub fn take_back<T: PartialEq>(key: &mut Option<Copy<T>>, name: Name, token: &T) {
+pub fn take_back<T: PartialEq>(key: &mut Option<DataCopy<T>>, name: CopyName, token: &T) {
     if key.as_ref().is_some_and(|copy| copy.name == Some(name) && copy.token == *token) {
         *key = None;
     }
 }
 
 /// Deletes the key if it holds the token. Returns whether it did.
-pub fn release<T: PartialEq>(key: &mut Option<Copy<T>>, token: &T) -> bool {
+pub fn release<T: PartialEq>(key: &mut Option<DataCopy<T>>, token: &T) -> bool {
     key.take_if(|copy| copy.token == *token).is_some()
 }

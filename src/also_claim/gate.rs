@@ -17,7 +17,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult};
 use tokio::sync::{mpsc, oneshot};
 
-use super::copy::Name;
+use super::copy::CopyName;
 use super::pending::{Pending, UnderWay};
 use crate::catalogue::reserved::MARK;
 use crate::data::upstream::{Dialled, Upstream};
@@ -36,7 +36,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const MAX_OWED: usize = 65_536;
 
 /// The data Redis's answer; the error is its own.
-pub type Answer = Result<i64, String>;
+pub type GateAnswer = Result<i64, String>;
 
 /// Queue of requests for the data Redis.
 pub struct Gate {
@@ -46,7 +46,7 @@ pub struct Gate {
 
 struct Order {
     request: Cmd,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<GateAnswer>,
     /// Time until which it must arrive; `None`: it need not.
     owed_until: Option<Instant>,
     under_way: UnderWay,
@@ -64,8 +64,8 @@ impl Gate {
     }
 
     /// Returns a name never used before.
-    pub fn name() -> Name {
-        Name(fastrand::u128(..))
+    pub fn name() -> CopyName {
+        CopyName(fastrand::u128(..))
     }
 
     /// Sends a request now. Returns `None` if its outcome is not known within `patience`.
@@ -73,7 +73,7 @@ impl Gate {
         &self,
         request: Cmd,
         patience: Duration,
-    ) -> impl Future<Output = Option<Answer>> + use<> {
+    ) -> impl Future<Output = Option<GateAnswer>> + use<> {
         let answer = self.send(request, None);
         async move { tokio::time::timeout(patience, answer).await.ok()?.ok() }
     }
@@ -88,7 +88,7 @@ impl Gate {
         &self.pending
     }
 
-    fn send(&self, request: Cmd, owed_until: Option<Instant>) -> oneshot::Receiver<Answer> {
+    fn send(&self, request: Cmd, owed_until: Option<Instant>) -> oneshot::Receiver<GateAnswer> {
         let (answer, answered) = oneshot::channel();
         // The task lives as long as the worker.
         let under_way = self.pending.begin();
@@ -271,7 +271,7 @@ async fn tell(
     mut connection: MultiplexedConnection,
     request: Cmd,
     owed_at: Option<u64>,
-    answer: Option<oneshot::Sender<Answer>>,
+    answer: Option<oneshot::Sender<GateAnswer>>,
 ) -> (Option<u64>, RedisResult<()>) {
     let result = request.query_async::<i64>(&mut connection).await;
     let (said, result) = match result {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use super::claim::{Claim, Step};
-use super::copy::{Claimed, Name};
-use super::gate::{Answer, Gate};
-use super::script::Place;
+use super::claim::{DualClaim, DualStep};
+use super::copy::{Claimed, CopyName};
+use super::gate::{Gate, GateAnswer};
+use super::script::ScriptPlace;
 use crate::client::outbox::Target;
 use crate::engine::Engine;
 use crate::operation::claim::{How, Replies};
@@ -27,7 +27,7 @@ pub const REFUSED: Reply = Reply::Error(Cow::Borrowed(
 
 /// An operation to carry out in both places.
 #[derive(Debug)]
-pub struct Job {
+pub struct LockJob {
     wish: Wish,
     operation: Operation,
 }
@@ -38,10 +38,10 @@ pub enum Way {
     /// Asks the masters alone.
     Masters(Operation),
     /// Asks the data Redis as well.
-    Both(Box<Job>),
+    Both(Box<LockJob>),
 }
 
-impl Job {
+impl LockJob {
     /// Returns the way for an operation while both places have the locks; `None`: it is not supported.
     pub fn of(operation: Operation) -> Option<Way> {
         match operation.kind.wish() {
@@ -62,7 +62,7 @@ impl Job {
         // Between a question to one place and one to the other, no queue holds this job.
         let _under_way = gate.pending().begin();
         let Operation { db, key, .. } = &self.operation;
-        let place = Place { db: *db, key: key.clone() };
+        let place = ScriptPlace { db: *db, key: key.clone() };
         let both = Both { place, since: clock::now(), name: Gate::name(), engine, gate };
         let reply = both.reply(self.wish, self.operation).await;
         target.deliver(reply);
@@ -71,9 +71,9 @@ impl Job {
 
 /// Both places, and one lock in them.
 struct Both {
-    place: Place,
+    place: ScriptPlace,
     since: Instant,
-    name: Name,
+    name: CopyName,
     engine: Rc<Engine>,
     gate: Rc<Gate>,
 }
@@ -116,7 +116,7 @@ impl Both {
     ) -> Reply {
         // A lock without an end is taken for a while first: a proxy that ends now leaves nothing behind for ever.
         let first_ms = self.longer(ttl_ms.unwrap_or_default());
-        let mut claim = Claim::new(self.since_start(), self.slack(), ttl_ms.is_none());
+        let mut claim = DualClaim::new(self.since_start(), self.slack(), ttl_ms.is_none());
         let answer = self.ask(self.place.claim(token, self.name, first_ms, how)).await;
         let claimed = answer.as_ref().and_then(|said| said.as_ref().ok()).map(|said| match said {
             0 => Claimed::Held,
@@ -124,8 +124,8 @@ impl Both {
             _ => Claimed::Owned,
         });
         match claim.asked(claimed) {
-            Step::AskMasters => {}
-            Step::Refuse => return replies.held,
+            DualStep::AskMasters => {}
+            DualStep::Refuse => return replies.held,
             _ => {
                 self.take_back(token, first_ms);
                 return unknown(answer);
@@ -134,21 +134,21 @@ impl Both {
         let reply = self.on_masters(operation).await;
         let is_granted = reply == replies.granted || reply == replies.owned;
         let mut step = claim.voted(is_granted, self.since_start());
-        while step == Step::Confirm {
+        while step == DualStep::Confirm {
             let has_it = self.settle(ttl_ms.and(Some(first_ms))).await == Some(Ok(1));
             step = claim.confirmed(has_it, self.since_start());
         }
         match step {
-            Step::Grant => {
+            DualStep::Grant => {
                 self.end_with_the_lease(ttl_ms);
                 return reply;
             }
-            Step::Refuse => return reply,
-            Step::TakeBack => {
+            DualStep::Refuse => return reply,
+            DualStep::TakeBack => {
                 self.take_back(token, first_ms);
                 return reply;
             }
-            Step::Release => {
+            DualStep::Release => {
                 self.take_back(token, first_ms);
                 self.release_on_masters(token).await;
             }
@@ -195,7 +195,7 @@ impl Both {
         }
     }
 
-    fn settle(&self, left_ms: Option<i64>) -> impl Future<Output = Option<Answer>> + use<> {
+    fn settle(&self, left_ms: Option<i64>) -> impl Future<Output = Option<GateAnswer>> + use<> {
         self.ask(self.place.settle(self.name, left_ms))
     }
 
@@ -218,7 +218,7 @@ impl Both {
 
     async fn release_on_masters(&self, token: &[u8]) {
         let release = Release::new(token.into(), Answers::Usual(release::Replies::COUNTING));
-        let Place { db, key } = &self.place;
+        let ScriptPlace { db, key } = &self.place;
         self.on_masters(Operation { db: *db, key: key.clone(), kind: Kind::Release(release) })
             .await;
     }
@@ -227,7 +227,7 @@ impl Both {
         self.engine.run_now(operation).await.parsed()
     }
 
-    fn ask(&self, request: Cmd) -> impl Future<Output = Option<Answer>> + use<> {
+    fn ask(&self, request: Cmd) -> impl Future<Output = Option<GateAnswer>> + use<> {
         self.gate.ask(request, self.engine.rules().patience)
     }
 
@@ -243,7 +243,7 @@ impl Both {
 }
 
 /// Returns the error for an unknown outcome.
-fn unknown(answer: Option<Answer>) -> Reply {
+fn unknown(answer: Option<GateAnswer>) -> Reply {
     Reply::error(match answer {
         Some(Err(said)) => format!("CLUSTERDOWN the data Redis, which has the locks of old instances, says: {said}"),
         _ => "CLUSTERDOWN the data Redis, which has the locks of old instances, does not answer: check that it runs, or \

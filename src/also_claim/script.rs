@@ -2,20 +2,20 @@
 
 use redis::Cmd;
 
-use super::copy::Name;
+use super::copy::CopyName;
 use crate::catalogue::reserved;
 use crate::operation::claim::How;
 
 /// The lock that a request is about.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ScriptPlace {
     /// The database of the client.
     pub db: u32,
     /// The key.
     pub key: Box<[u8]>,
 }
 
-impl Place {
+impl ScriptPlace {
     fn script(&self, text: &'static str) -> Cmd {
         let mut script = redis::cmd("EVAL");
         script.arg(text).arg(2).arg(&*self.key).arg(beside(&self.key)).arg(self.db);
@@ -23,7 +23,7 @@ impl Place {
     }
 
     /// Takes the lock for `ttl_ms`, or extends it.
-    pub fn claim(&self, token: &[u8], name: Name, ttl_ms: i64, how: How) -> Cmd {
+    pub fn claim(&self, token: &[u8], name: CopyName, ttl_ms: i64, how: How) -> Cmd {
         let mut script = self.script(include_str!("claim.lua"));
         script.arg(token).arg(bytes(name)).arg(ttl_ms);
         match how {
@@ -34,14 +34,14 @@ impl Place {
     }
 
     /// Lets the lock expire in `ttl_ms`, or never.
-    pub fn settle(&self, name: Name, ttl_ms: Option<i64>) -> Cmd {
+    pub fn settle(&self, name: CopyName, ttl_ms: Option<i64>) -> Cmd {
         let mut script = self.script(include_str!("settle.lua"));
         script.arg(bytes(name)).arg(ttl_ms.unwrap_or(-1));
         script
     }
 
     /// Takes the lock back.
-    pub fn take_back(&self, name: Name, token: &[u8]) -> Cmd {
+    pub fn take_back(&self, name: CopyName, token: &[u8]) -> Cmd {
         let mut script = self.script(include_str!("take_back.lua"));
         script.arg(bytes(name)).arg(token);
         script
@@ -60,25 +60,25 @@ impl Place {
     }
 
     /// Lets the lock expire in `ttl_ms`, whoever has it.
-    pub fn expire(&self, name: Name, ttl_ms: i64, conditions: &[&str]) -> Cmd {
+    pub fn expire(&self, name: CopyName, ttl_ms: i64, conditions: &[&str]) -> Cmd {
         let mut script = self.script(include_str!("expire.lua"));
         script.arg(bytes(name)).arg(ttl_ms).arg(conditions);
         script
     }
 
     /// Removes the lock's TTL, whoever has it.
-    pub fn persist(&self, name: Name) -> Cmd {
+    pub fn persist(&self, name: CopyName) -> Cmd {
         let mut script = self.script(include_str!("persist.lua"));
         script.arg(bytes(name));
         script
     }
 }
 
-fn bytes(name: Name) -> Vec<u8> {
+fn bytes(name: CopyName) -> Vec<u8> {
     name.0.to_be_bytes().into()
 }
 
-/// Returns the key next to a lock that holds its [`Name`] and ends with it.
+/// Returns the key next to a lock that holds its [`CopyName`] and ends with it.
 fn beside(key: &[u8]) -> Vec<u8> {
     [reserved::PREFIX.as_bytes(), b"moving:", key].concat()
 }

@@ -16,8 +16,8 @@ use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Roster, Standing};
 use crate::decision::roster::seats::is_strange;
 use crate::masters::dial::Network;
-use crate::masters::electorate::Terms;
-use crate::masters::probe::{Look, ProbeError, look_once};
+use crate::masters::electorate::ElectorateTerms;
+use crate::masters::probe::{ProbeError, ProbeReport, look_once};
 use crate::masters::roster::youth::trusted;
 
 /// Maximum time for a master's answers together.
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct CheckReport {
     /// A table with a line for each master, the roster, and a sentence.
     pub text: String,
     /// Whether a proxy could serve with these masters.
@@ -46,7 +46,7 @@ const HEADINGS: [&str; 10] = [
 ];
 
 /// Connects to each master once.
-pub async fn check(settings: &Settings, network: &Network) -> Report {
+pub async fn check(settings: &Settings, network: &Network) -> CheckReport {
     let mut looks = JoinSet::new();
     for (index, address) in settings.masters.iter().cloned().enumerate() {
         let network = network.clone();
@@ -67,9 +67,9 @@ fn too_late() -> ProbeError {
     std::io::Error::other(format!("no answer within {patience}")).into()
 }
 
-type Looks = [Result<Look, ProbeError>];
+type Looks = [Result<ProbeReport, ProbeError>];
 
-fn report(settings: &Settings, looks: &Looks) -> Report {
+fn report(settings: &Settings, looks: &Looks) -> CheckReport {
     let quorum = Quorum::of(settings.masters.len());
     let (roster, list) = (newest(looks, quorum), list(settings, looks));
     let mut rows = vec![HEADINGS.map(str::to_owned)];
@@ -94,7 +94,7 @@ fn report(settings: &Settings, looks: &Looks) -> Report {
         table(&rows),
         roster.as_ref().map_or_else(|| no_roster(looks), told),
     );
-    Report { text, can_serve }
+    CheckReport { text, can_serve }
 }
 
 /// Returns the line for a missing roster. Only all masters together prove that there is none.
@@ -108,7 +108,7 @@ fn no_roster(looks: &Looks) -> String {
 /// Returns the outlook for masters without a roster when a quorum could vote, and some could not. Masters that are
 /// merely younger do not keep the others from founding a cluster.
 fn founding_outlook(looks: &Looks) -> Result<String, String> {
-    let is_there = |look: &Result<Look, ProbeError>| {
+    let is_there = |look: &Result<ProbeReport, ProbeError>| {
         look.as_ref().is_ok_and(|look| look.facts.bar.is_none() && !is_rest(look))
     };
     match looks.iter().all(is_there) {
@@ -118,7 +118,7 @@ fn founding_outlook(looks: &Looks) -> Result<String, String> {
 }
 
 /// Whether a master holds remains of a cluster.
-fn is_rest(look: &Look) -> bool {
+fn is_rest(look: &ProbeReport) -> bool {
     look.marks.any().is_some() || look.marks.roster().is_some()
 }
 
@@ -129,12 +129,12 @@ fn newest(looks: &Looks, quorum: Quorum) -> Option<Roster> {
 
 fn list(settings: &Settings, looks: &Looks) -> List {
     let addresses: Vec<_> = settings.masters.iter().map(ToString::to_string).collect();
-    let show = |(look, address): (&Result<Look, ProbeError>, &String)| {
+    let show = |(look, address): (&Result<ProbeReport, ProbeError>, &String)| {
         let look = look.as_ref().ok()?;
         let (mark, run_id) = (look.marks.mark().cloned(), look.facts.run_id.clone());
         Some(Shown { mark, run_id, address: address.clone() })
     };
-    let cluster = |look: &Result<Look, ProbeError>| {
+    let cluster = |look: &Result<ProbeReport, ProbeError>| {
         look.as_ref().ok()?.marks.any()?.cluster().map(str::to_owned)
     };
     let shown = looks.iter().zip(&addresses).map(show).collect();
@@ -215,7 +215,7 @@ fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> 
 
 /// Returns whether a master would vote when the cluster is founded, or why not.
 fn youth(settings: &Settings, looks: &Looks, index: usize) -> Result<(), String> {
-    let terms = Terms {
+    let terms = ElectorateTerms {
         quorum: Quorum::of(settings.masters.len()),
         restart_wait: settings.restart_wait(),
         cold_start: settings.cold_start,
@@ -230,8 +230,8 @@ fn youth(settings: &Settings, looks: &Looks, index: usize) -> Result<(), String>
     }
 }
 
-fn row(address: String, look: Option<&Look>, verdict: String) -> [String; 10] {
-    let text = |of: fn(&Look) -> String| look.map_or_else(|| "-".to_owned(), of);
+fn row(address: String, look: Option<&ProbeReport>, verdict: String) -> [String; 10] {
+    let text = |of: fn(&ProbeReport) -> String| look.map_or_else(|| "-".to_owned(), of);
     [
         address,
         text(|look| look.facts.role.clone()),

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Address of the proxy to check.
-pub enum Place {
+pub enum HealthTarget {
     /// `host:port`
     Tcp(String),
     /// The path of a socket.
     Unix(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HealthTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => f.write_str(address),
@@ -31,7 +31,7 @@ impl fmt::Display for Place {
 ///
 /// # Errors
 /// Returns one sentence about the answer that came instead.
-pub fn check(place: &Place, password: Option<&str>) -> Result<(), String> {
+pub fn check(place: &HealthTarget, password: Option<&str>) -> Result<(), String> {
     let failed = |why: io::Error| format!("{place} did not answer: {why}");
     let connection = connect(place).map_err(failed)?;
     let mut replies = BufReader::new(connection);
@@ -65,10 +65,10 @@ trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
 
-fn connect(place: &Place) -> io::Result<Box<dyn Stream>> {
+fn connect(place: &HealthTarget) -> io::Result<Box<dyn Stream>> {
     match place {
-        Place::Tcp(address) => Ok(Box::new(connect_tcp(address)?)),
-        Place::Unix(path) => {
+        HealthTarget::Tcp(address) => Ok(Box::new(connect_tcp(address)?)),
+        HealthTarget::Unix(path) => {
             let connection = UnixStream::connect(path)?;
             connection.set_read_timeout(Some(PATIENCE))?;
             connection.set_write_timeout(Some(PATIENCE))?;

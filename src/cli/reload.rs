@@ -4,12 +4,12 @@ use crate::config::{LogFormat, Settings};
 use crate::context::shared::{Certificates, Shared};
 
 /// Reads the settings, at the start and at each reload.
-pub type Read = Box<dyn Fn() -> Result<(Settings, LogFormat), String> + Send>;
+pub type ReadSettings = Box<dyn Fn() -> Result<(Settings, LogFormat), String> + Send>;
 
 /// State for reading settings and certificates again.
 pub struct Reload {
     /// Reads the settings.
-    pub read: Read,
+    pub read: ReadSettings,
     /// Format of the log, which stays as it was at the start.
     pub log_format: LogFormat,
     /// State of all workers, including the settings that can change.

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Result of settling a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct SettleReport {
     /// A table with a line for each master, and a sentence; after a change, both again.
     pub text: String,
     /// Whether all masters that can vote hold the same now.
@@ -53,8 +53,8 @@ struct Look {
 
 /// Shows the state that each master holds under this key of database `db`, and settles it. With `releases`, removes any
 /// lock on it first, whoever holds that.
-pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Report {
-    let refused = |text: &str| Report { text: format!("{text}\n"), is_settled: false };
+pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> SettleReport {
+    let refused = |text: &str| SettleReport { text: format!("{text}\n"), is_settled: false };
     if is_reserved(&key) {
         return refused("names that begin with 'redlock-proxy:' are reserved: give a client's key");
     }
@@ -107,7 +107,7 @@ struct Settling {
 }
 
 impl Settling {
-    async fn run(&self) -> Report {
+    async fn run(&self) -> SettleReport {
         let before = self.look().await;
         let mut text = self.table(&before);
         let (settled, removed) = self.settle().await;
@@ -118,7 +118,7 @@ impl Settling {
                 if !self.releases {
                     text += HINT;
                 }
-                return Report { text, is_settled: false };
+                return SettleReport { text, is_settled: false };
             }
         };
         let after = self.look().await;
@@ -152,7 +152,7 @@ impl Settling {
                 self.why_not(master)
             );
         }
-        Report { text, is_settled: missing.and(self.worker.engine().voters()).is_empty() }
+        SettleReport { text, is_settled: missing.and(self.worker.engine().voters()).is_empty() }
     }
 
     /// Settles the key, once leases that may still be votes for a lock no longer are. Returns those that were removed.

@@ -63,7 +63,7 @@ fn text(text: &str) -> Reply {
 
 fn of_category(name: &[u8]) -> Result<Reply, Reply> {
     let category = Categories::named(name).ok_or_else(|| error::unknown_category(name))?;
-    let is_in = |entry: &&catalogue::Entry| entry.categories.overlap(category);
+    let is_in = |entry: &&catalogue::CommandEntry| entry.categories.overlap(category);
     Ok(list(catalogue::all().iter().filter(is_in), |entry| text(entry.name)))
 }
 

@@ -37,7 +37,7 @@ mod stream;
 pub mod transaction;
 pub mod unknown;
 
-use crate::also_claim::job::{Job, REFUSED, Way};
+use crate::also_claim::job::{LockJob, REFUSED, Way};
 use crate::catalogue::channel::{ChannelKind, Topic, TopicKind};
 use crate::catalogue::table::NO_COMMAND;
 use crate::catalogue::table::{Command, Spec};
@@ -107,7 +107,7 @@ pub enum Action {
         is_read: bool,
     },
     /// The data Redis and the masters are asked for a lock.
-    Both(Box<Job>),
+    Both(Box<LockJob>),
 }
 
 /// What a family makes of a request; the error is the reply.
@@ -153,8 +153,8 @@ pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
 /// Old instances still take locks on the data Redis, so whatever changes one is done there as well.
 fn with_data(action: Action) -> Action {
     let way = match action {
-        Action::Start(operation) => Job::of(operation),
-        Action::Gather(_, operations) if operations.iter().any(Job::changes) => None,
+        Action::Start(operation) => LockJob::of(operation),
+        Action::Gather(_, operations) if operations.iter().any(LockJob::changes) => None,
         Action::Plan(_) | Action::Wait(_) => None,
         other => return other,
     };

@@ -3,7 +3,7 @@
 //! Redis looks at the command first, then at its keys, then at its channels, and before all that whether
 //! there is such a subcommand and whether it takes so many arguments.
 
-use crate::acl::catalogue::{self, Entry, Place};
+use crate::acl::catalogue::{self, CommandEntry, CommandPlace};
 use crate::acl::{Patterns, User};
 use crate::catalogue::table::{self, Command, Spec};
 use crate::catalogue::{error, keys, names};
@@ -93,7 +93,10 @@ fn check_command(user: &User, spec: &Spec, args: Args<'_>) -> Result<(), Denied>
 }
 
 /// The command, or the subcommand that its first argument names, if it takes so many arguments.
-pub(super) fn entry(spec: &Spec, args: Args<'_>) -> Result<(Place, &'static Entry), Reply> {
+pub(super) fn entry(
+    spec: &Spec,
+    args: Args<'_>,
+) -> Result<(CommandPlace, &'static CommandEntry), Reply> {
     let (mut place, mut entry) = catalogue::of(spec);
     if let Some(word) = args.get(1).filter(|_| spec.is_container) {
         let unknown = || error::unknown_subcommand(spec.name, word);

@@ -13,7 +13,7 @@ use crate::catalogue::{error, names, table};
 use crate::client::outbox::{Order, Ticket};
 use crate::context::caller::Caller;
 use crate::data::connection::Ready;
-use crate::data::side::{Side, Transaction};
+use crate::data::side::{DataTransaction, Side};
 use crate::operation::request;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::requests::Args;
@@ -95,7 +95,7 @@ fn go(caller: &mut Caller, side: &mut Side, to: Destination<'_>, args: Args<'_>)
             Some(refuse(caller, side, error::lock_and_data(lock, data)))
         }
         (word, to) if caller.transaction.is_some() => queued(caller, side, word, to, args),
-        (word, to) if matches!(side.transaction, Transaction::Data { .. }) => {
+        (word, to) if matches!(side.transaction, DataTransaction::Data { .. }) => {
             in_transaction(caller, side, word, to, args)
         }
         (Word::Multi, _) => multi(caller, side, args),
@@ -169,7 +169,7 @@ fn word_of(spec: &table::Spec, args: Args<'_>) -> Word {
 const CHANGES_OF_CLIENT: [&str; 4] = ["reply", "setname", "no-evict", "no-touch"];
 
 fn is_in_transaction(caller: &Caller, side: &Side) -> bool {
-    caller.transaction.is_some() || matches!(side.transaction, Transaction::Data { .. })
+    caller.transaction.is_some() || matches!(side.transaction, DataTransaction::Data { .. })
 }
 
 /// A change of subscriptions: the proxy answers it, and says it to the data Redis if that hears some of them.
@@ -237,14 +237,14 @@ fn multi(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     if let Some(key) = side.watched.clone() {
         let action = pass(caller, side, args)?;
         if matches!(action, Action::Pass(_)) {
-            side.transaction = Transaction::Data { key, is_refused: false, selects: false };
+            side.transaction = DataTransaction::Data { key, is_refused: false, selects: false };
         }
         return Some(action);
     }
     side.transaction = match caller.watched.first() {
-        Some(watched) => Transaction::Locks(watched.key.clone()),
+        Some(watched) => DataTransaction::Locks(watched.key.clone()),
         None => {
-            Transaction::Undecided { requests: Vec::new(), count: 0, bar: None, selects: false }
+            DataTransaction::Undecided { requests: Vec::new(), count: 0, bar: None, selects: false }
         }
     };
     None
@@ -285,18 +285,18 @@ fn queued(
         return Some(action);
     }
     if matches!(word, Word::Exec | Word::Discard) {
-        side.transaction = Transaction::None;
+        side.transaction = DataTransaction::None;
         return None;
     }
     match (&mut side.transaction, to) {
-        (Transaction::Undecided { .. }, Destination::Data(key)) => {
+        (DataTransaction::Undecided { .. }, Destination::Data(key)) => {
             move_to_data(caller, side, key.unwrap_or_else(|| args.at(0)), args)
         }
-        (Transaction::Undecided { .. }, Destination::Locks(key)) => {
-            side.transaction = Transaction::Locks(key.into());
+        (DataTransaction::Undecided { .. }, Destination::Locks(key)) => {
+            side.transaction = DataTransaction::Locks(key.into());
             None
         }
-        (Transaction::Undecided { requests, count, bar, selects }, _) => {
+        (DataTransaction::Undecided { requests, count, bar, selects }, _) => {
             request::encode(requests, &args.iter().collect::<Vec<_>>());
             *count += 1;
             if matches!(word, Word::Connection | Word::Hello) {
@@ -305,7 +305,7 @@ fn queued(
             *selects |= word == Word::Select;
             None
         }
-        (Transaction::Locks(lock), Destination::Data(data)) => {
+        (DataTransaction::Locks(lock), Destination::Data(data)) => {
             let refused = error::lock_and_data(lock, data.unwrap_or_else(|| args.at(0)));
             Some(refuse(caller, side, refused))
         }
@@ -320,7 +320,7 @@ fn move_to_data(
     key: &[u8],
     args: Args<'_>,
 ) -> Option<Action> {
-    if let Transaction::Undecided { bar: Some(name), .. } = &side.transaction {
+    if let DataTransaction::Undecided { bar: Some(name), .. } = &side.transaction {
         let refused = error::not_in_multi(name);
         return Some(refuse(caller, side, refused));
     }
@@ -330,11 +330,11 @@ fn move_to_data(
         other => return Some(other),
     };
     let is_refused = caller.transaction.as_ref().is_some_and(|it| it.is_aborted());
-    let selects = matches!(&side.transaction, Transaction::Undecided { selects: true, .. });
-    let begun = Transaction::Data { key: key.into(), is_refused, selects };
+    let selects = matches!(&side.transaction, DataTransaction::Undecided { selects: true, .. });
+    let begun = DataTransaction::Data { key: key.into(), is_refused, selects };
     let before = std::mem::replace(&mut side.transaction, begun);
     caller.transaction = None;
-    if let (Transaction::Undecided { requests, count, .. }, Some(connection)) =
+    if let (DataTransaction::Undecided { requests, count, .. }, Some(connection)) =
         (before, side.connection())
     {
         connection.say(b"*1\r\n$5\r\nMULTI\r\n", 1);
@@ -351,7 +351,9 @@ fn in_transaction(
     to: Destination<'_>,
     args: Args<'_>,
 ) -> Option<Action> {
-    let Transaction::Data { key, is_refused, selects } = &mut side.transaction else { return None };
+    let DataTransaction::Data { key, is_refused, selects } = &mut side.transaction else {
+        return None;
+    };
     *selects |= word == Word::Select;
     let (is_refused, selects) = (*is_refused, *selects);
     match (word, to) {
@@ -369,7 +371,7 @@ fn in_transaction(
         _ => match pass(caller, side, args)? {
             Action::Reply(refused) => Some(refuse(caller, side, refused)),
             Action::Pass(ticket) if word == Word::Discard => {
-                (side.transaction, side.watched) = (Transaction::None, None);
+                (side.transaction, side.watched) = (DataTransaction::None, None);
                 Some(Action::Pass(ticket))
             }
             action => Some(action),
@@ -403,7 +405,7 @@ fn exec_data(
             })
         }
     };
-    (side.transaction, side.watched) = (Transaction::None, None);
+    (side.transaction, side.watched) = (DataTransaction::None, None);
     Some(action)
 }
 
@@ -425,7 +427,7 @@ fn refuse(caller: &mut Caller, side: &mut Side, refused: Reply) -> Action {
     if let Some(transaction) = &mut caller.transaction {
         transaction.abort();
     }
-    if let Transaction::Data { is_refused, .. } = &mut side.transaction {
+    if let DataTransaction::Data { is_refused, .. } = &mut side.transaction {
         *is_refused = true;
     }
     Action::Reply(refused)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Action, Outcome};
 use crate::acl::Categories;
-use crate::acl::catalogue::{self, Entry};
+use crate::acl::catalogue::{self, CommandEntry};
 use crate::catalogue::key_flags::{Flags, KeyFlags};
 use crate::catalogue::table::{self, Spec};
 use crate::catalogue::{error, keys};
@@ -95,7 +95,7 @@ fn filtered(filter: &[u8], by: &[u8]) -> Result<Reply, Reply> {
 }
 
 /// Commands, each with its subcommands.
-fn names(wanted: impl Fn(&Entry) -> bool) -> Reply {
+fn names(wanted: impl Fn(&CommandEntry) -> bool) -> Reply {
     let of = |spec| {
         let (place, entry) = catalogue::of(spec);
         std::iter::once(place).chain(entry.subcommands.clone())

@@ -163,7 +163,7 @@ mod tests {
     fn a_script_is_about_its_first_key_unless_it_goes_through_all() {
         for (is_of_all_keys, expected) in [(false, 1), (true, 2)] {
             let notes = Notes::default();
-            let script = Use { kind: crate::names::kind::Kind::ReleaseScript, is_of_all_keys };
+            let script = Use { kind: crate::names::kind::LockSign::ReleaseScript, is_of_all_keys };
             notes.ran(script, &[b"job", b"other"]);
             notes.ran(script, &[]);
             assert_eq!(notes.unguarded_patterns(), expected);

@@ -6,7 +6,7 @@ use crate::catalogue::reserved::MARK;
 
 /// The data Redis's verdict on itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said<'a> {
+pub enum DataAnswer<'a> {
     /// It may be used.
     Fine,
     /// It does not say at the moment. The client gets this error, and the connection asks again.
@@ -18,15 +18,15 @@ pub enum Said<'a> {
 ///
 /// # Errors
 /// Returns an error if it is a replica.
-pub fn must_be_master(said: &[u8]) -> Result<Said<'_>, Lost> {
+pub fn must_be_master(said: &[u8]) -> Result<DataAnswer<'_>, Lost> {
     if said.starts_with(b"-NOAUTH") {
-        return Ok(Said::Fine);
+        return Ok(DataAnswer::Fine);
     }
     if let Some(error) = error_text(said) {
-        return Ok(Said::NotNow(error));
+        return Ok(DataAnswer::NotNow(error));
     }
     let is_there = said.windows(ROLE_OF_MASTER.len()).any(|it| it == ROLE_OF_MASTER);
-    if is_there { Ok(Said::Fine) } else { Err(Lost::Replica) }
+    if is_there { Ok(DataAnswer::Fine) } else { Err(Lost::Replica) }
 }
 
 /// Checks that a reply to `EXISTS` reports no mark. An answer that cannot tell passes, such as one to a user without
@@ -34,12 +34,12 @@ pub fn must_be_master(said: &[u8]) -> Result<Said<'_>, Lost> {
 ///
 /// # Errors
 /// Returns an error if the mark is there.
-pub(super) fn must_have_no_mark(said: &[u8]) -> Result<Said<'_>, Lost> {
+pub(super) fn must_have_no_mark(said: &[u8]) -> Result<DataAnswer<'_>, Lost> {
     if said == b":1\r\n" {
         return Err(Lost::Refused(HAS_MARK.to_owned()));
     }
     let error = error_text(said).filter(|error| NOT_NOW.iter().any(|it| error.starts_with(it)));
-    Ok(error.map_or(Said::Fine, Said::NotNow))
+    Ok(error.map_or(DataAnswer::Fine, DataAnswer::NotNow))
 }
 
 /// Whether the data Redis runs no ordinary requests at the moment, but accepts this connection.
@@ -94,7 +94,7 @@ mod tests {
         };
         for opening in ["*8", "%4"] {
             let master = hello(opening, "master");
-            assert!(matches!(must_be_master(master.as_bytes()), Ok(Said::Fine)));
+            assert!(matches!(must_be_master(master.as_bytes()), Ok(DataAnswer::Fine)));
             for other in ["replica", "active-replica", "slave"] {
                 let other = hello(opening, other);
                 let refused = must_be_master(other.as_bytes());
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn one_that_does_not_say_it_is_not_used() {
         let unknown = must_be_master(b"-ERR unknown command `HELLO`\r\n");
-        assert!(matches!(unknown, Ok(Said::NotNow(b"ERR unknown command `HELLO`"))));
+        assert!(matches!(unknown, Ok(DataAnswer::NotNow(b"ERR unknown command `HELLO`"))));
         let stranger = must_be_master(b"-NOAUTH HELLO must be called with ...\r\n");
-        assert!(matches!(stranger, Ok(Said::Fine)));
+        assert!(matches!(stranger, Ok(DataAnswer::Fine)));
     }
 
     #[test]
@@ -129,17 +129,17 @@ mod tests {
     fn a_mark_is_looked_for_until_it_is_known() {
         assert!(matches!(must_have_no_mark(b":1\r\n"), Err(Lost::Refused(why)) if why == HAS_MARK));
         for known in ["0\r\n", "-NOPERM this user has no permissions\r\n", "-MOVED 1 a:1\r\n"] {
-            assert!(matches!(must_have_no_mark(known.as_bytes()), Ok(Said::Fine)), "{known}");
+            assert!(matches!(must_have_no_mark(known.as_bytes()), Ok(DataAnswer::Fine)), "{known}");
         }
         for other in ["BUSY Redis is busy", "LOADING Redis is loading", "MASTERDOWN Link"] {
             let said = format!("-{other}\r\n");
             let said = must_have_no_mark(said.as_bytes());
-            assert!(matches!(said, Ok(Said::NotNow(error)) if error == other.as_bytes()));
+            assert!(matches!(said, Ok(DataAnswer::NotNow(error)) if error == other.as_bytes()));
             assert!(is_occupied(other));
         }
         let full = "ERR max number of clients reached";
         let said = format!("-{full}\r\n");
-        assert!(matches!(must_have_no_mark(said.as_bytes()), Ok(Said::NotNow(_))));
+        assert!(matches!(must_have_no_mark(said.as_bytes()), Ok(DataAnswer::NotNow(_))));
         assert!(!is_occupied(full));
     }
 }

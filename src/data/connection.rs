@@ -22,13 +22,13 @@ use tokio::io::AsyncWrite;
 
 use reading::Piece;
 
-use super::setup::{Setup, Step};
+use super::setup::{Setup, SetupStep};
 use super::upstream::{Dialled, Upstream};
 use crate::client::outbox::Recipient;
 use crate::masters::dial::{Connection, Stream as _};
 use crate::net::write::poll_flush;
 use crate::resp::PASS_BUFFER;
-use crate::resp::extent::{NotRedis, Replies};
+use crate::resp::extent::{NotRedis, ReplyExtents};
 
 /// Bytes of requests not yet taken by the data Redis at which the proxy stops reading from the client.
 const REQUESTS_TO_STOP_READING: usize = PASS_BUFFER;
@@ -52,7 +52,7 @@ pub struct DataConnection {
     requests: BytesMut,
     /// Expected replies, in order.
     awaited: VecDeque<Awaited>,
-    replies: Replies,
+    replies: ReplyExtents,
     /// Beginning of a reply whose kind is not known yet.
     beginning: Vec<u8>,
     /// Bytes so far of a reply to [`Awaited::Database`] or [`Awaited::Role`].
@@ -78,7 +78,7 @@ enum Awaited {
     /// The reply to a client's request.
     Answer,
     /// The reply to a step of [`Setup::bring`].
-    Step(Step),
+    Step(SetupStep),
     /// A reply that nobody needs.
     Ignored,
     /// Tells whether the mark of a master is there.
@@ -150,7 +150,7 @@ impl DataConnection {
             refusal: None,
             requests: BytesMut::new(),
             awaited: VecDeque::new(),
-            replies: Replies::default(),
+            replies: ReplyExtents::default(),
             beginning: Vec::new(),
             description: Vec::new(),
             amid: None,
@@ -281,7 +281,7 @@ impl Awaited {
     /// Whether the client's next request must wait for this reply.
     fn is_waited_for(&self) -> bool {
         match self {
-            Self::Step(step) => *step != Step::Optional,
+            Self::Step(step) => *step != SetupStep::Optional,
             Self::Mark | Self::Role | Self::Database(_) => true,
             Self::Answer | Self::Ignored | Self::Confirmations { .. } => false,
         }

@@ -11,14 +11,14 @@ use crate::time::clock::{self, Instant};
 /// Result of the last probe, with a fast path for requests.
 #[derive(Debug, Default)]
 pub struct Health {
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenHealth>,
     /// Whether `seen` reports trouble: cheap enough to read for every request.
     is_in_trouble: AtomicBool,
 }
 
 /// Result of the last probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenHealth {
     /// Start of the current state; `None`: not probed yet.
     pub since: Option<Instant>,
     /// Reason why it cannot be used; `None`: it can.
@@ -27,7 +27,7 @@ pub struct Seen {
 
 impl Health {
     /// Returns the result of the last probe.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> SeenHealth {
         self.lock().clone()
     }
 
@@ -43,17 +43,17 @@ impl Health {
         let seen = &mut *self.lock();
         let is_news = seen.since.is_none() || seen.trouble != trouble;
         if is_news {
-            *seen = Seen { since: Some(clock::now()), trouble };
+            *seen = SeenHealth { since: Some(clock::now()), trouble };
         }
         is_news
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, SeenHealth> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+impl SeenHealth {
     /// Returns `up` or `down`, or `unknown` before the first probe.
     pub fn word(&self) -> &'static str {
         match (&self.since, &self.trouble) {

@@ -17,7 +17,7 @@ use redis::{
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::whereabouts::{Told, Whereabouts};
+use super::whereabouts::{SentinelTold, Whereabouts};
 use crate::config::{MasterAddr, SentinelAddr};
 use crate::masters::dial::{Dial as _, Network, Stream as _};
 use crate::masters::probe::login;
@@ -140,7 +140,7 @@ impl Inquiry<'_> {
         }
     }
 
-    fn hear(&self, told: Told) -> Result<(), NoHelp> {
+    fn hear(&self, told: SentinelTold) -> Result<(), NoHelp> {
         let master = told.master.clone();
         match self.whereabouts.tell(told) {
             Ok(is_news) => {
@@ -154,7 +154,10 @@ impl Inquiry<'_> {
     }
 
     /// Returns the sentinel's answer; `None`: it knows no such master.
-    async fn question(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<Told>> {
+    async fn question(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<Option<SentinelTold>> {
         let name = &self.address.name;
         let mut where_is = redis::cmd("SENTINEL");
         where_is.arg("get-master-addr-by-name").arg(name);
@@ -168,7 +171,7 @@ impl Inquiry<'_> {
             Err(error) if error.code().is_some() => None,
             Err(error) => return Err(error),
         };
-        Ok(Some(Told { master: self.address.master_at(&host, port), epoch }))
+        Ok(Some(SentinelTold { master: self.address.master_at(&host, port), epoch }))
     }
 
     fn login(&self) -> RedisConnectionInfo {

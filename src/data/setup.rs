@@ -57,9 +57,9 @@ impl Setup {
     }
 
     /// Appends the requests that bring a connection from `before` to `self`. Returns the step that each of them takes.
-    pub fn bring(&self, before: &Self, out: &mut Vec<u8>) -> Vec<Step> {
+    pub fn bring(&self, before: &Self, out: &mut Vec<u8>) -> Vec<SetupStep> {
         let mut steps = Vec::new();
-        let mut say = |words: &[&[u8]], step: Step| {
+        let mut say = |words: &[&[u8]], step: SetupStep| {
             request::encode(out, words);
             steps.push(step);
         };
@@ -69,7 +69,7 @@ impl Setup {
             // Under its name, the default user is let in with any password if it needs none.
             let user = user.as_deref().unwrap_or(DEFAULT_USER);
             let words: [&[u8]; 3] = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
-            say(&words, Step::Login(before.login.clone()));
+            say(&words, SetupStep::Login(before.login.clone()));
         }
         let hello: Option<[&[u8]; 2]> =
             (self.protocol != before.protocol).then_some([b"HELLO", self.protocol.number()]);
@@ -79,13 +79,13 @@ impl Setup {
             Protocol::Resp2 => (None, hello),
         };
         if let Some(hello) = first {
-            say(&hello, Step::Protocol(before.protocol));
+            say(&hello, SetupStep::Protocol(before.protocol));
         }
         if self.db != before.db {
-            say(&[b"SELECT", self.db.to_string().as_bytes()], Step::Database(before.db));
+            say(&[b"SELECT", self.db.to_string().as_bytes()], SetupStep::Database(before.db));
         }
         let mut say_optional = |words: [&[u8]; 2]| {
-            say(&[b"CLIENT", words[0], words[1]], Step::Optional);
+            say(&[b"CLIENT", words[0], words[1]], SetupStep::Optional);
         };
         if self.name != before.name {
             say_optional([b"SETNAME", self.name.as_bytes()]);
@@ -97,19 +97,19 @@ impl Setup {
             say_optional([b"NO-TOUCH", on_or_off(self.touches_nothing)]);
         }
         if let Some(hello) = last {
-            say(&hello, Step::Protocol(before.protocol));
+            say(&hello, SetupStep::Protocol(before.protocol));
         }
         steps
     }
 
     /// Undoes a step that the data Redis has refused: the previous value still holds. An optional step is not tried
     /// again.
-    pub fn undo(&mut self, step: Step) {
+    pub fn undo(&mut self, step: SetupStep) {
         match step {
-            Step::Login(login) => self.login = login,
-            Step::Protocol(protocol) => self.protocol = protocol,
-            Step::Database(db) => self.db = db,
-            Step::Optional => {}
+            SetupStep::Login(login) => self.login = login,
+            SetupStep::Protocol(protocol) => self.protocol = protocol,
+            SetupStep::Database(db) => self.db = db,
+            SetupStep::Optional => {}
         }
     }
 }
@@ -120,7 +120,7 @@ fn on_or_off(is_on: bool) -> &'static [u8] {
 
 /// One request of a set-up, with the value that holds if the data Redis refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SetupStep {
     /// `AUTH`
     Login(Option<Credentials>),
     /// `HELLO`
@@ -135,7 +135,7 @@ pub enum Step {
 mod tests {
     use super::*;
 
-    fn said(setup: &Setup, before: &Setup) -> (Vec<Step>, String) {
+    fn said(setup: &Setup, before: &Setup) -> (Vec<SetupStep>, String) {
         let mut out = Vec::new();
         let steps = setup.bring(before, &mut out);
         let words = String::from_utf8(out).expect("text").replace("\r\n", " ");
@@ -160,8 +160,9 @@ mod tests {
         let (steps, words) = said(&everything(), &Setup::default());
         let expected = "*3 $4 AUTH $2 al $2 pw *2 $5 HELLO $1 3 *2 $6 SELECT $1 2 \
                         *3 $6 CLIENT $7 SETNAME $1 n ";
-        let needed = [Step::Login(None), Step::Protocol(Protocol::Resp2), Step::Database(0)];
-        assert_eq!((&steps[..3], &steps[3..]), (&needed[..], &[Step::Optional][..]));
+        let needed =
+            [SetupStep::Login(None), SetupStep::Protocol(Protocol::Resp2), SetupStep::Database(0)];
+        assert_eq!((&steps[..3], &steps[3..]), (&needed[..], &[SetupStep::Optional][..]));
         assert_eq!(words, expected);
         assert_eq!(
             said(&Setup::default(), &Setup { db: 2, ..Setup::default() }).1,
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(said(&on, &Setup::default()).1, expected);
         let (steps, words) = said(&Setup::default(), &on);
         assert_eq!(words, expected.replace("$2 ON", "$3 OFF"));
-        assert_eq!(steps, [Step::Optional, Step::Optional]);
+        assert_eq!(steps, [SetupStep::Optional, SetupStep::Optional]);
     }
 
     #[test]
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!(setup, Setup { name: "n".to_owned(), ..before.clone() });
         assert!(all.starts_with(&said(&wanted, &setup).1), "all but the name");
         let mut setup = wanted.clone();
-        setup.undo(Step::Database(7));
+        setup.undo(SetupStep::Database(7));
         assert_eq!(said(&wanted, &setup).1, "*2 $6 SELECT $1 2 ");
     }
 }

@@ -45,9 +45,9 @@ pub struct SharedConnection {
 #[derive(Default)]
 struct Requests {
     /// Requests not passed on yet.
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<SharedRequest>,
     /// Requests passed on, in the order of their replies.
-    asked: VecDeque<Request>,
+    asked: VecDeque<SharedRequest>,
     /// Bytes so far of the next reply.
     beginning: Vec<u8>,
     /// Whether the next reply was too long, and its request was sent back.
@@ -59,7 +59,7 @@ struct Requests {
 }
 
 /// A request, and the recipient of its reply.
-pub struct Request {
+pub struct SharedRequest {
     /// Request as sent to the data Redis.
     pub bytes: Box<[u8]>,
     /// Whether it changes nothing.
@@ -100,7 +100,7 @@ impl SharedConnection {
     }
 
     /// Takes a request, to be passed on with those of others.
-    pub fn request(&self, request: Request) {
+    pub fn request(&self, request: SharedRequest) {
         let requests = &mut *self.requests.borrow_mut();
         if requests.has_ended {
             // Nothing was passed on.
@@ -187,7 +187,7 @@ impl Requests {
     }
 }
 
-impl Request {
+impl SharedRequest {
     /// Sends the request back to the client's session, which asks `again` if nothing was changed.
     fn send_back(self, again: bool) {
         let why = if again { SentBack::Again(self.bytes) } else { SentBack::Lost };
@@ -219,7 +219,7 @@ impl Recipient for SharedConnection {
 
     fn passed(&self, error: Option<&[u8]>) {
         let requests = &mut *self.requests.borrow_mut();
-        let Some(Request { outbox, .. }) = requests.asked.pop_front() else { return };
+        let Some(SharedRequest { outbox, .. }) = requests.asked.pop_front() else { return };
         if std::mem::take(&mut requests.is_passed_over) {
             return;
         }

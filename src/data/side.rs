@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use super::answers::is_occupied;
 use super::connection::{DataConnection, Lost, Ready};
 use super::setup::{Credentials, Setup};
-use super::shared::{Request, SharedConnection, SharedConnections};
+use super::shared::{SharedConnection, SharedConnections, SharedRequest};
 use super::spare::Spares;
 use super::upstream::Upstream;
 use crate::catalogue::reserved::CAUGHT_UP;
@@ -42,7 +42,7 @@ pub struct Side {
     /// Whether the connection's open work belongs to the client's previous user.
     is_condemned: bool,
     /// Place where the commands of a `MULTI` run.
-    pub transaction: Transaction,
+    pub transaction: DataTransaction,
     /// A key that the client watches there.
     pub watched: Option<Box<[u8]>>,
     /// The client's subscriptions, once it has some at the data Redis.
@@ -67,7 +67,7 @@ pub struct Side {
 
 /// Place where the commands of a `MULTI` run: all of them at the same place.
 #[derive(Debug, Default)]
-pub enum Transaction {
+pub enum DataTransaction {
     /// No transaction has begun.
     #[default]
     None,
@@ -112,7 +112,7 @@ impl Side {
             is_itself: false,
             is_barred: true,
             is_condemned: false,
-            transaction: Transaction::None,
+            transaction: DataTransaction::None,
             watched: None,
             subscriber: None,
             words: 0,
@@ -196,7 +196,7 @@ impl Side {
     /// connection of their own. If so, [`Side::share`] passes it on.
     pub fn may_share(&mut self) -> bool {
         let has_own = self.connection.is_some() || self.sent_back.is_some() || self.wants_own;
-        if has_own || self.is_itself || !matches!(self.transaction, Transaction::None) {
+        if has_own || self.is_itself || !matches!(self.transaction, DataTransaction::None) {
             return false;
         }
         if self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted)) {
@@ -212,7 +212,7 @@ impl Side {
     }
 
     /// Passes a request on with those of others.
-    pub fn share(&mut self, request: Request) {
+    pub fn share(&mut self, request: SharedRequest) {
         self.has_shared_change |= !request.is_read;
         if let Some(shared) = &self.shared {
             shared.request(request);
@@ -335,7 +335,7 @@ impl Side {
 
     fn has_begun_nothing(&self) -> bool {
         let is_awaited = self.connection.as_ref().is_some_and(|it| it.is_awaited());
-        let is_open = matches!(self.transaction, Transaction::Data { .. });
+        let is_open = matches!(self.transaction, DataTransaction::Data { .. });
         !is_awaited && !is_open && !self.hears() && self.watched.is_none()
     }
 
@@ -430,7 +430,7 @@ impl Side {
     pub fn held(&self) -> usize {
         let connection = self.connection.as_ref().map_or(0, |it| it.held());
         let queued = match &self.transaction {
-            Transaction::Undecided { requests, .. } => requests.capacity(),
+            DataTransaction::Undecided { requests, .. } => requests.capacity(),
             _ => 0,
         };
         connection + queued + self.sent_back.as_ref().map_or(0, |request| request.len())

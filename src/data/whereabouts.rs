@@ -16,7 +16,7 @@ pub struct Whereabouts(watch::Sender<Known>);
 
 /// A sentinel's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct SentinelTold {
     /// Address of the master.
     pub master: MasterAddr,
     /// Number of the fail-over that made it the master (`config-epoch`), if the sentinel sends it.
@@ -54,7 +54,7 @@ impl Whereabouts {
     ///
     /// # Errors
     /// Returns an error if another sentinel knew of a later fail-over.
-    pub fn tell(&self, told: Told) -> Result<bool, Outdated> {
+    pub fn tell(&self, told: SentinelTold) -> Result<bool, Outdated> {
         let mut heard = Ok(false);
         self.0.send_if_modified(|known| {
             let had_silence = known.silence.is_some();
@@ -133,7 +133,7 @@ pub async fn ended(tenure: Option<&mut Tenure>) {
 }
 
 impl Known {
-    fn tell(&mut self, told: Told, now: Instant) -> Result<bool, Outdated> {
+    fn tell(&mut self, told: SentinelTold, now: Instant) -> Result<bool, Outdated> {
         let is_news = self.master.as_ref() != Some(&told.master);
         if is_news && self.knows_better_than(&told, now) {
             return Err(Outdated);
@@ -151,7 +151,7 @@ impl Known {
         Ok(is_news)
     }
 
-    fn knows_better_than(&self, told: &Told, now: Instant) -> bool {
+    fn knows_better_than(&self, told: &SentinelTold, now: Instant) -> bool {
         let Some(((newest, heard), epoch)) = self.epoch.zip(told.epoch) else { return false };
         epoch < newest && now.saturating_duration_since(heard) < MEMORY
     }
@@ -163,8 +163,8 @@ const NOBODY: &str = "no sentinel was asked yet";
 mod tests {
     use super::*;
 
-    fn told(master: &str, epoch: u64) -> Told {
-        Told { master: master.parse().expect(master), epoch: Some(epoch) }
+    fn told(master: &str, epoch: u64) -> SentinelTold {
+        SentinelTold { master: master.parse().expect(master), epoch: Some(epoch) }
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(known.tell(told("b:1", 2), now), Ok(true));
         assert_eq!(known.tell(told("b:1", 2), later), Ok(false));
         assert_eq!(known.tell(told("a:1", 1), later), Err(Outdated));
-        assert_eq!(known.tell(Told { epoch: None, ..told("a:1", 0) }, later), Ok(true));
+        assert_eq!(known.tell(SentinelTold { epoch: None, ..told("a:1", 0) }, later), Ok(true));
     }
 
     #[tokio::test]

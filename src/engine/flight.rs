@@ -40,7 +40,7 @@ pub(super) struct Flight {
     pub(super) target: Option<Target>,
     /// Fingerprint of the key whose turn this operation holds or waits for.
     pub(super) turn: Option<u64>,
-    /// Number of [`Operation::turns`] that it holds.
+    /// Number of [`crate::operation::Behaviour::turns`] that it holds.
     pub(super) turns: usize,
     /// Frames on links that have not been answered yet.
     pub(super) outstanding: u16,

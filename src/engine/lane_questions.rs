@@ -8,7 +8,7 @@ use super::Engine;
 use super::lane::{Lost, Patience};
 use crate::client::outbox::Target;
 use crate::decision::quorum::MasterId;
-use crate::metrics::{Outcome, Question};
+use crate::metrics::{Outcome, QuestionKind};
 use crate::operation::verdict;
 use crate::resp::reply::Reply;
 use crate::time::clock;
@@ -91,7 +91,7 @@ impl Engine {
             Reply::Error(_) => Outcome::Refused,
             _ => Outcome::Granted,
         };
-        self.metrics.verdict(Question::Read, outcome);
+        self.metrics.verdict(QuestionKind::Read, outcome);
         self.took(&target, key, since_us);
         target.deliver(reply);
     }

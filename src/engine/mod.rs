@@ -217,7 +217,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::config::ColdStart;
-    use crate::masters::electorate::Terms;
+    use crate::masters::electorate::ElectorateTerms;
     use crate::operation::Kind;
 
     /// An engine that has no link to any of its masters.
@@ -226,7 +226,8 @@ mod tests {
         let vote_timeout = rules.vote_timeout;
         let rules = Rules { patience: vote_timeout, ..rules };
         let cold_start = ColdStart::Trust;
-        let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
+        let terms =
+            ElectorateTerms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
         let address = |port| format!("nowhere:{port}").parse().expect("an address");
         let addresses = (1..=3).map(address).collect();
         let electorate = Arc::new(Electorate::new(terms, 0.01, addresses));

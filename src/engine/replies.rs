@@ -5,7 +5,7 @@ use super::flight::Flight;
 use crate::catalogue::table;
 use crate::client::outbox::Target;
 use crate::decision::quorum::turn;
-use crate::metrics::{Outcome, Question};
+use crate::metrics::{Outcome, QuestionKind};
 use crate::operation::{Operation, verdict};
 use crate::resp::reply::Reply;
 
@@ -63,7 +63,7 @@ impl Engine {
             _ if question.is_about_a_change() && !operation.kind.has_changed() => Outcome::Refused,
             _ => Outcome::Granted,
         };
-        if (question, outcome) == (Question::Claim, Outcome::Refused) {
+        if (question, outcome) == (QuestionKind::Claim, Outcome::Refused) {
             self.metrics.contention.met(&operation.key);
         }
         self.metrics.verdict(question, outcome);

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::channel::Topic;
 use crate::context::portable::State;
-use crate::net::sockets::Place;
+use crate::net::sockets::SocketPlace;
 
 /// The version of this process.
 pub const VERSION: u32 = 1;
@@ -30,7 +30,7 @@ pub const VERSION: u32 = 1;
 /// One message; see the [parent module](super) for their order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "kebab-case")]
-pub enum Message {
+pub enum HandoverMessage {
     /// The successor begins.
     Hello {
         /// Version of the successor.
@@ -44,7 +44,7 @@ pub enum Message {
     /// The predecessor's listening sockets, which come along.
     Sockets {
         /// Purpose of each socket.
-        places: Vec<Place>,
+        places: Vec<SocketPlace>,
     },
     /// The successor could serve now.
     Ready,
@@ -92,9 +92,9 @@ pub struct Loaded {
 
 /// A message, and what came along.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// The message.
-    pub message: Message,
+    pub message: HandoverMessage,
     /// The bytes.
     pub raw: Vec<u8>,
     /// The sockets.
@@ -140,7 +140,7 @@ impl Wire {
     ///
     /// # Errors
     /// Returns an error if the other end is gone, or does not take the message in time.
-    pub fn send(&mut self, message: &Message) -> io::Result<()> {
+    pub fn send(&mut self, message: &HandoverMessage) -> io::Result<()> {
         self.send_with(message, &[], &[])
     }
 
@@ -150,7 +150,7 @@ impl Wire {
     /// As for [`Self::send`].
     pub fn send_with(
         &mut self,
-        message: &Message,
+        message: &HandoverMessage,
         raw: &[u8],
         sockets: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
@@ -159,7 +159,7 @@ impl Wire {
 
     fn send_frame(
         &mut self,
-        message: &Message,
+        message: &HandoverMessage,
         raw: &[u8],
         sockets: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
@@ -188,11 +188,11 @@ impl Wire {
     ///
     /// # Errors
     /// Returns an error if the other end is gone, sends nothing in time, or sends nothing that can be understood.
-    pub fn receive(&mut self) -> io::Result<Received> {
+    pub fn receive(&mut self) -> io::Result<ReceivedMessage> {
         self.receive_frame().map_err(plainly)
     }
 
-    fn receive_frame(&mut self) -> io::Result<Received> {
+    fn receive_frame(&mut self) -> io::Result<ReceivedMessage> {
         let mut lengths = [[0; 4]; 2];
         let sockets = self.receive_sockets(lengths.as_flattened_mut())?;
         let [json, raw] = lengths.map(u32::from_be_bytes);
@@ -201,7 +201,7 @@ impl Wire {
         }
         let (json, raw) = (self.receive_bytes(json)?, self.receive_bytes(raw)?);
         let message = serde_json::from_slice(&json).map_err(|_| not_understood())?;
-        Ok(Received { message, raw, sockets })
+        Ok(ReceivedMessage { message, raw, sockets })
     }
 
     fn receive_sockets(&mut self, bytes: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
@@ -295,19 +295,20 @@ mod tests {
     fn bytes_and_sockets_arrive_with_their_message_and_no_other() {
         let (mut here, mut there) = pair();
         let (file, mut end) = UnixStream::pair().expect("a pair of sockets");
-        here.send(&Message::Ready).expect("sent");
-        here.send_with(&Message::Taken { id: 7 }, b"*1\r\n$4", &[file.as_fd()]).expect("sent");
-        here.send(&Message::Done).expect("sent");
+        here.send(&HandoverMessage::Ready).expect("sent");
+        here.send_with(&HandoverMessage::Taken { id: 7 }, b"*1\r\n$4", &[file.as_fd()])
+            .expect("sent");
+        here.send(&HandoverMessage::Done).expect("sent");
         let ready = there.receive().expect("a message");
-        assert!(matches!(ready.message, Message::Ready) && ready.sockets.is_empty());
+        assert!(matches!(ready.message, HandoverMessage::Ready) && ready.sockets.is_empty());
         let mut taken = there.receive().expect("a message");
-        assert!(matches!(taken.message, Message::Taken { id: 7 }));
+        assert!(matches!(taken.message, HandoverMessage::Taken { id: 7 }));
         assert_eq!(taken.raw, b"*1\r\n$4");
         let mut copy = UnixStream::from(taken.sockets.pop().expect("a socket"));
         copy.write_all(b"x").expect("written");
         let mut byte = [0];
         end.read_exact(&mut byte).expect("read");
-        assert!(matches!(there.receive().expect("a message").message, Message::Done));
+        assert!(matches!(there.receive().expect("a message").message, HandoverMessage::Done));
     }
 
     #[test]
@@ -326,6 +327,6 @@ mod tests {
     fn a_newer_process_may_say_more() {
         let newer = r#"{"message":"hello","version":1,"program":"9.9.9"}"#;
         let hello = serde_json::from_str(newer).expect("a message");
-        assert!(matches!(hello, Message::Hello { version: 1 }));
+        assert!(matches!(hello, HandoverMessage::Hello { version: 1 }));
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::message::{Loaded, Message, VERSION, Wire, not_understood};
+use super::message::{HandoverMessage, Loaded, VERSION, Wire, not_understood};
 use super::successor::Fate;
 use super::worker_control::{Helm, Phase};
 use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
@@ -101,7 +101,7 @@ impl Predecessor {
     /// Makes the offer, which changes nothing yet. Returns false if the successor was refused.
     fn offer_to(&self, wire: &mut Wire) -> io::Result<bool> {
         wire.be_patient(Some(ANSWER_TIMEOUT))?;
-        let Message::Hello { version } = wire.receive()?.message else {
+        let HandoverMessage::Hello { version } = wire.receive()?.message else {
             return Err(not_understood());
         };
         let refusal = if version == VERSION {
@@ -116,13 +116,13 @@ impl Predecessor {
         };
         if let Some(why) = refusal {
             tracing::warn!("refused a takeover by another process: {why}");
-            wire.send(&Message::Refused { why })?;
+            wire.send(&HandoverMessage::Refused { why })?;
             return Ok(false);
         }
         self.send_sockets(wire)?;
         wire.be_patient(Some(READY_TIMEOUT))?;
         match wire.receive()?.message {
-            Message::Ready => Ok(true),
+            HandoverMessage::Ready => Ok(true),
             _ => Err(not_understood()),
         }
     }
@@ -136,7 +136,7 @@ impl Predecessor {
             offers.push(Offer::of(offer.place.kind, &offer.place.name, &offer.socket.as_fd())?);
         }
         let places = offers.iter().map(|offer| offer.place.clone()).collect();
-        wire.send_with(&Message::Sockets { places }, &[], &handles(&offers))
+        wire.send_with(&HandoverMessage::Sockets { places }, &[], &handles(&offers))
     }
 
     /// Hands over. Either the successor accepts from here on, or everything is as before. Returns how many clients were
@@ -167,9 +167,9 @@ impl Passage<'_> {
         self.helm.order(Phase::Closed)?;
         self.send_scripts()?;
         let last_id = self.shared.registry.last_id();
-        self.wire.send(&Message::Yours { last_id })?;
+        self.wire.send(&HandoverMessage::Yours { last_id })?;
         match self.wire.receive()?.message {
-            Message::Serving => Ok(()),
+            HandoverMessage::Serving => Ok(()),
             _ => Err(not_understood()),
         }
     }
@@ -180,9 +180,9 @@ impl Passage<'_> {
         if topics.is_empty() {
             return Ok(());
         }
-        self.wire.send(&Message::Listen { topics })?;
+        self.wire.send(&HandoverMessage::Listen { topics })?;
         match self.wire.receive()?.message {
-            Message::Listening => Ok(()),
+            HandoverMessage::Listening => Ok(()),
             _ => Err(not_understood()),
         }
     }
@@ -201,7 +201,7 @@ impl Passage<'_> {
             }
         }
         self.closed += self.shared.registry.connected();
-        self.wire.send(&Message::Done)
+        self.wire.send(&HandoverMessage::Done)
     }
 
     /// Checks on the successor and the clients, after no client has left for a while.
@@ -231,12 +231,12 @@ impl Passage<'_> {
         // At the successor, a client may call the scripts that it has loaded here.
         self.send_scripts()?;
         for connection in &self.sent {
-            let client = Message::Client { state: Box::new(connection.state.clone()) };
+            let client = HandoverMessage::Client { state: Box::new(connection.state.clone()) };
             self.wire.send_with(&client, &connection.unread, &[connection.socket.as_fd()])?;
         }
         while let Some(connection) = self.sent.front() {
             match self.wire.receive()?.message {
-                Message::Taken { id } if id == connection.state.client.id => {}
+                HandoverMessage::Taken { id } if id == connection.state.client.id => {}
                 _ => return Err(not_understood()),
             }
             self.sent.pop_front();
@@ -256,7 +256,7 @@ impl Passage<'_> {
         let scripts =
             kept.iter().map(|script| loaded(script.text.len(), script.is_lua())).collect();
         let texts: Vec<&[u8]> = kept.iter().map(|script| &script.text[..]).collect();
-        self.wire.send_with(&Message::Scripts { scripts }, &texts.concat(), &[])
+        self.wire.send_with(&HandoverMessage::Scripts { scripts }, &texts.concat(), &[])
     }
 
     /// Serves on after the successor has failed: clients that it has not taken stay here, as do all new ones.

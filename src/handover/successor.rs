@@ -11,14 +11,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::watch;
 
-use super::message::{Loaded, Message, Received, VERSION, Wire, not_understood};
+use super::message::{HandoverMessage, Loaded, ReceivedMessage, VERSION, Wire, not_understood};
 use super::predecessor::Predecessor;
 use super::worker_control::{Helm, Obeyed, Orders, Phase};
 use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
 use crate::context::portable::Connection;
 use crate::context::shared::Shared;
 use crate::net::socket_file;
-use crate::net::sockets::{Inherited, Kind, Offer, Place};
+use crate::net::sockets::{Inherited, Offer, SocketKind, SocketPlace};
 use crate::session::listener::Listeners;
 
 /// Origin of this process's sockets, and the way to pass them on.
@@ -67,7 +67,7 @@ impl Handover {
 
     /// Returns the same, for a process that already listens for its status page.
     pub fn with_admin(listen: &str, listener: TcpListener) -> Self {
-        let place = Place { kind: Kind::Admin, name: listen.to_owned() };
+        let place = SocketPlace { kind: SocketKind::Admin, name: listen.to_owned() };
         let inherited = Inherited::new(vec![Offer { place, socket: listener.into() }]);
         Self { inherited, ..Self::none() }
     }
@@ -100,11 +100,11 @@ impl Handover {
         let no_answer = |why| CannotTakeOver::NoAnswer { path: path.into(), why };
         let (wire, received) = introduce(stream).map_err(no_answer)?;
         let offers = match received.message {
-            Message::Sockets { places } if places.len() == received.sockets.len() => {
+            HandoverMessage::Sockets { places } if places.len() == received.sockets.len() => {
                 let offer = |(place, socket)| Offer { place, socket };
                 places.into_iter().zip(received.sockets).map(offer).collect()
             }
-            Message::Refused { why } => {
+            HandoverMessage::Refused { why } => {
                 return Err(CannotTakeOver::Refused { path: path.into(), why });
             }
             _ => return Err(no_answer(not_understood())),
@@ -131,7 +131,7 @@ impl Handover {
     /// # Errors
     /// Returns an error if too many files are open.
     pub fn offer_admin(&mut self, name: &str, socket: &std::net::TcpListener) -> io::Result<()> {
-        self.offers.push(Offer::of(Kind::Admin, name, socket)?);
+        self.offers.push(Offer::of(SocketKind::Admin, name, socket)?);
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl Handover {
     ) -> io::Result<Arc<Fate>> {
         let fate = Arc::clone(&self.fate);
         let Some(place) = self.place else { return Ok(fate) };
-        let offer = Offer::of(Kind::Handover, &self.path.display().to_string(), &place)?;
+        let offer = Offer::of(SocketKind::Handover, &self.path.display().to_string(), &place)?;
         self.offers.push(offer);
         std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
             if let Some(wire) = self.predecessor {
@@ -212,10 +212,10 @@ impl Fate {
     }
 }
 
-fn introduce(stream: UnixStream) -> io::Result<(Wire, Received)> {
+fn introduce(stream: UnixStream) -> io::Result<(Wire, ReceivedMessage)> {
     let mut wire = Wire::over(stream)?;
     wire.be_patient(Some(ANSWER_TIMEOUT))?;
-    wire.send(&Message::Hello { version: VERSION })?;
+    wire.send(&HandoverMessage::Hello { version: VERSION })?;
     let received = wire.receive()?;
     Ok((wire, received))
 }
@@ -223,21 +223,21 @@ fn introduce(stream: UnixStream) -> io::Result<(Wire, Received)> {
 fn take_over_from(wire: &mut Wire, helm: &Helm, shared: &Shared) -> io::Result<()> {
     helm.obeyed(Obeyed::Phase(Phase::Starting))?;
     wire.be_patient(Some(READY_TIMEOUT))?;
-    wire.send(&Message::Ready)?;
+    wire.send(&HandoverMessage::Ready)?;
     loop {
         let received = wire.receive()?;
         match received.message {
-            Message::Scripts { scripts } => load(shared, &scripts, &received.raw)?,
-            Message::Yours { last_id } => {
+            HandoverMessage::Scripts { scripts } => load(shared, &scripts, &received.raw)?,
+            HandoverMessage::Yours { last_id } => {
                 shared.registry.number_from(last_id);
                 break;
             }
-            Message::Refused { why } => return Err(io::Error::other(why)),
+            HandoverMessage::Refused { why } => return Err(io::Error::other(why)),
             _ => return Err(not_understood()),
         }
     }
     helm.order(Phase::Serving)?;
-    wire.send(&Message::Serving)
+    wire.send(&HandoverMessage::Serving)
 }
 
 fn load(shared: &Shared, scripts: &[Loaded], mut texts: &[u8]) -> io::Result<()> {
@@ -281,28 +281,30 @@ impl Successor<'_> {
             self.turn_others_away()?;
             let received = self.wire.receive()?;
             match received.message {
-                Message::Scripts { scripts } => load(self.shared, &scripts, &received.raw)?,
-                Message::Listen { topics } => {
+                HandoverMessage::Scripts { scripts } => load(self.shared, &scripts, &received.raw)?,
+                HandoverMessage::Listen { topics } => {
                     self.helm.listen(&topics)?;
-                    self.wire.send(&Message::Listening)?;
+                    self.wire.send(&HandoverMessage::Listening)?;
                 }
-                Message::Client { .. } => {
+                HandoverMessage::Client { .. } => {
                     self.receive(received)?;
                     clients += 1;
                 }
-                Message::Done => return Ok(clients),
+                HandoverMessage::Done => return Ok(clients),
                 _ => return Err(not_understood()),
             }
         }
     }
 
     /// Takes a client. A predecessor that gets no `Taken` goes on with it, so it is served only after that was sent.
-    fn receive(&mut self, received: Received) -> io::Result<()> {
-        let Received { message: Message::Client { state }, raw, mut sockets } = received else {
+    fn receive(&mut self, received: ReceivedMessage) -> io::Result<()> {
+        let ReceivedMessage { message: HandoverMessage::Client { state }, raw, mut sockets } =
+            received
+        else {
             return Err(not_understood());
         };
         let socket = sockets.pop().ok_or_else(not_understood)?;
-        self.wire.send(&Message::Taken { id: state.client.id })?;
+        self.wire.send(&HandoverMessage::Taken { id: state.client.id })?;
         self.helm.settle(Box::new(Connection { state: *state, unread: raw, socket }));
         Ok(())
     }
@@ -331,7 +333,7 @@ fn turn_away(mut wire: Wire) {
     // A process that does not listen learns it later.
     let _ = wire.be_patient(Some(Duration::from_secs(1)));
     let _ = wire.receive();
-    let _ = wire.send(&Message::Refused { why });
+    let _ = wire.send(&HandoverMessage::Refused { why });
 }
 
 /// A process that gets the sockets gets the clients, too.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::observer::{Observer, Who};
 use crate::command::outlook;
 use crate::names::Name;
-use crate::names::kind::Kind;
+use crate::names::kind::LockSign;
 use crate::resp::number::parse_i64;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
@@ -64,10 +64,12 @@ impl Conversation {
             "SETNX" => self.setnx(&keys, all),
             "GETSET" => self.getset(&keys, all),
             "EXPIRE" | "PEXPIRE" | "EXPIREAT" | "PEXPIREAT" => {
-                self.after_setnx(&keys, Kind::SetNxExpire, all);
+                self.after_setnx(&keys, LockSign::SetNxExpire, all);
             }
             "DEL" | "UNLINK" => self.delete(&keys, all),
-            "DELEX" | "DELIFEQ" if args.len() > 2 => self.found(&keys, Kind::DeleteIfEqual, all),
+            "DELEX" | "DELIFEQ" if args.len() > 2 => {
+                self.found(&keys, LockSign::DeleteIfEqual, all)
+            }
             "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" => {
                 self.script(&command, args, &keys, all)
             }
@@ -172,11 +174,11 @@ impl Conversation {
     /// Records the lock that a name of Redisson's belongs to.
     fn redisson(&self, name: &[u8], all: &mut Observer) {
         if let Some(lock) = redisson_lock(name) {
-            all.lock(lock, Kind::Redisson, self.who());
+            all.lock(lock, LockSign::Redisson, self.who());
         }
     }
 
-    fn found(&self, keys: &[&[u8]], kind: Kind, all: &mut Observer) {
+    fn found(&self, keys: &[&[u8]], kind: LockSign, all: &mut Observer) {
         for key in keys {
             all.lock(key, kind, self.who());
         }
@@ -185,14 +187,14 @@ impl Conversation {
     fn set(&self, args: Args<'_>, all: &mut Observer) {
         let Some(key) = args.get(1).filter(|_| is_claim(args)) else { return };
         let has_ttl = ["ex", "px", "exat", "pxat"].iter().any(|name| has_option(args, name));
-        let kind = if has_ttl { Kind::Claim } else { Kind::ClaimForGood };
+        let kind = if has_ttl { LockSign::Claim } else { LockSign::ClaimForGood };
         all.lock(key, kind, self.who());
     }
 
     fn setnx(&mut self, keys: &[&[u8]], all: &mut Observer) {
         for key in keys {
             if all.keys.get(key).is_some_and(|usage| usage.has_seen("GETSET")) {
-                all.lock(key, Kind::GetSet, self.who());
+                all.lock(key, LockSign::GetSet, self.who());
             }
             self.taken.retain(|it| **it != **key);
             self.taken.push_back(Name::from(*key));
@@ -205,22 +207,22 @@ impl Conversation {
     fn getset(&self, keys: &[&[u8]], all: &mut Observer) {
         for key in keys {
             if all.keys.get(key).is_some_and(|usage| usage.has_seen("SETNX")) {
-                all.lock(key, Kind::GetSet, self.who());
+                all.lock(key, LockSign::GetSet, self.who());
             }
         }
     }
 
-    fn after_setnx(&mut self, keys: &[&[u8]], kind: Kind, all: &mut Observer) {
+    fn after_setnx(&mut self, keys: &[&[u8]], kind: LockSign, all: &mut Observer) {
         let taken = keys.iter().filter(|key| self.taken.iter().any(|it| **it == ***key)).copied();
         let taken: Vec<_> = taken.collect();
         self.found(&taken, kind, all);
-        if kind == Kind::SetNxDel {
+        if kind == LockSign::SetNxDel {
             self.taken.retain(|it| !taken.contains(&&**it));
         }
     }
 
     fn delete(&mut self, keys: &[&[u8]], all: &mut Observer) {
-        self.after_setnx(keys, Kind::SetNxDel, all);
+        self.after_setnx(keys, LockSign::SetNxDel, all);
         if let Some(transaction) = &mut self.transaction {
             remember(&mut transaction.deleted, keys);
         }
@@ -251,7 +253,7 @@ impl Conversation {
         let transaction = self.transaction.take().unwrap_or_default();
         let is_release = |key: &&Name| self.looked_at.contains(key) && self.watched.contains(key);
         for key in transaction.deleted.iter().filter(is_release) {
-            all.lock(key, Kind::Watch, self.who());
+            all.lock(key, LockSign::Watch, self.who());
         }
         let names = transaction.names.iter().chain(&self.watched);
         let names: Vec<&[u8]> = names.map(|name| &**name).collect();

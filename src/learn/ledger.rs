@@ -1,7 +1,7 @@
 //! Names that were seen and their use, in bounded memory.
 //!
 //! Names are kept by their [`Skeleton`]. Where too many share one, the oldest are counted together and forgotten. Where
-//! there are too many skeletons, those of data give way to those of locks, and [`Ledger::is_full`] is set.
+//! there are too many skeletons, those of data give way to those of locks, and [`NameLedger::is_full`] is set.
 
 use std::collections::VecDeque;
 
@@ -22,8 +22,8 @@ pub const MOST_NAMES: usize = 50_000;
 
 /// Names by skeleton.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger {
-    families: HashMap<Skeleton, Family>,
+pub struct NameLedger {
+    families: HashMap<Skeleton, NameFamily>,
     /// Number of names kept.
     names: usize,
     /// Whether there were more names than are kept.
@@ -32,7 +32,7 @@ pub struct Ledger {
 
 /// Names with one skeleton.
 #[derive(Clone, Debug, Default)]
-pub struct Family {
+pub struct NameFamily {
     names: HashMap<Name, Usage>,
     /// Names in order of age, the oldest first.
     order: VecDeque<Name>,
@@ -46,11 +46,11 @@ pub struct Family {
     data: Vec<Name>,
 }
 
-impl Ledger {
+impl NameLedger {
     /// Returns the usage of a name that is being used. `None`: there is no room for it.
     pub fn of(&mut self, name: &[u8], is_lock: bool) -> Option<&mut Usage> {
         let skeleton = Skeleton::of(name);
-        let is_known = |family: &Family| family.names.contains_key(name);
+        let is_known = |family: &NameFamily| family.names.contains_key(name);
         if !self.families.get(&skeleton).is_some_and(is_known) {
             self.make_room(&skeleton, is_lock)?;
             self.names += 1;
@@ -65,18 +65,19 @@ impl Ledger {
     }
 
     /// Returns all names, by skeleton.
-    pub fn families(&self) -> impl Iterator<Item = (&Skeleton, &Family)> {
+    pub fn families(&self) -> impl Iterator<Item = (&Skeleton, &NameFamily)> {
         self.families.iter()
     }
 
     /// Returns the names of one skeleton.
-    pub fn family(&self, skeleton: &Skeleton) -> Option<&Family> {
+    pub fn family(&self, skeleton: &Skeleton) -> Option<&NameFamily> {
         self.families.get(skeleton)
     }
 
     fn make_room(&mut self, skeleton: &Skeleton, is_lock: bool) -> Option<()> {
-        let is_crowded =
-            |family: &Family| family.names.len() >= NAMES_OF_A_SKELETON || self.names >= MOST_NAMES;
+        let is_crowded = |family: &NameFamily| {
+            family.names.len() >= NAMES_OF_A_SKELETON || self.names >= MOST_NAMES
+        };
         if let Some(family) = self.families.get_mut(skeleton)
             && is_crowded(family)
             && family.forget_oldest()
@@ -97,7 +98,7 @@ impl Ledger {
     }
 }
 
-impl Family {
+impl NameFamily {
     /// Returns the names that are kept, the oldest first.
     pub fn names(&self) -> impl Iterator<Item = (&Name, &Usage)> {
         self.order.iter().filter_map(|name| self.names.get_key_value(name))
@@ -146,35 +147,35 @@ impl Family {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::kind::Kind;
+    use crate::names::kind::LockSign;
     use crate::names::skeleton::tests::word;
 
-    fn claim(ledger: &mut Ledger, name: &str) {
+    fn claim(ledger: &mut NameLedger, name: &str) {
         let usage = ledger.of(name.as_bytes(), true).expect("a lock has room");
-        usage.kinds.add(&Kind::Claim, 1);
+        usage.kinds.add(&LockSign::Claim, 1);
     }
 
-    fn store(ledger: &mut Ledger, name: &str) -> bool {
+    fn store(ledger: &mut NameLedger, name: &str) -> bool {
         ledger.of(name.as_bytes(), false).map(|usage| usage.is_stored = true).is_some()
     }
 
     #[test]
     fn the_oldest_names_of_a_skeleton_are_counted_together() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NameLedger::default();
         for number in 0..1000 {
             claim(&mut ledger, &format!("lock:{number}"));
         }
         let family = ledger.family(&Skeleton::of(b"lock:1")).unwrap();
         assert_eq!(family.names().count(), NAMES_OF_A_SKELETON);
         assert_eq!(family.forgotten().1, 1000 - NAMES_OF_A_SKELETON as u64);
-        assert_eq!(family.forgotten().0.kinds.by_count(), [(Kind::Claim, 936)]);
+        assert_eq!(family.forgotten().0.kinds.by_count(), [(LockSign::Claim, 936)]);
         assert!(!ledger.is_full && ledger.get(b"lock:999").is_some());
         assert_eq!(ledger.names, NAMES_OF_A_SKELETON);
     }
 
     #[test]
     fn some_names_of_data_are_never_forgotten() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NameLedger::default();
         assert!(store(&mut ledger, "lock:1"));
         for number in 10..1000 {
             claim(&mut ledger, &format!("lock:{number}"));
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn data_gives_way_to_locks_when_there_is_no_room() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NameLedger::default();
         for number in 0..MOST_NAMES {
             assert!(store(&mut ledger, &format!("page:{}", word(number))));
         }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use foldhash::HashMap;
 
-use super::ledger::Ledger;
+use super::ledger::NameLedger;
 use super::scripts::Scripts;
 use super::usage::Usage;
 use crate::command::outlook;
-use crate::names::kind::Kind;
+use crate::names::kind::LockSign;
 use crate::names::skeleton::Skeleton;
 use crate::names::{LONGEST_NAME, Name};
 use crate::resp::requests::Args;
@@ -26,9 +26,9 @@ pub const MOST_SEARCHES: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Observer {
     /// The keys.
-    pub keys: Ledger,
+    pub keys: NameLedger,
     /// The channels.
-    pub channels: Ledger,
+    pub channels: NameLedger,
     /// The scripts.
     pub scripts: Scripts,
     /// Names that came together, by command and skeletons.
@@ -101,7 +101,7 @@ impl Observer {
     }
 
     /// Records that a key was seen to be a lock.
-    pub fn lock(&mut self, name: &[u8], kind: Kind, who: Who<'_>) {
+    pub fn lock(&mut self, name: &[u8], kind: LockSign, who: Who<'_>) {
         if name.len() > LONGEST_NAME {
             return;
         }

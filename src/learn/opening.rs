@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::catalogue::reserved::MARK;
 use crate::config::DataAddr;
-use crate::data::answers::{Said, error_text, must_be_master};
+use crate::data::answers::{DataAnswer, error_text, must_be_master};
 use crate::data::connection::Lost;
 use crate::data::setup::{Credentials, Setup};
 use crate::data::upstream::{Dialled, Upstream};
@@ -12,7 +12,7 @@ use crate::data::watch::HAS_MARK;
 use crate::data::whereabouts::{Tenure, ended};
 use crate::masters::dial::{Connection, Stream as _};
 use crate::operation::request;
-use crate::resp::extent::{NotRedis, Replies};
+use crate::resp::extent::{NotRedis, ReplyExtents};
 
 /// Maximum length of a reply during set-up, in bytes: the reply to `HELLO` names all modules.
 const LONGEST_ANSWER: usize = 64 << 10;
@@ -82,10 +82,10 @@ async fn require_master(server: &mut Connection) -> Result<(), Lost> {
     request::encode(&mut request, &[b"HELLO", b"2"]);
     let answers = ask(server, &request, 1).await?;
     match answers.first().map(|answer| must_be_master(answer)).transpose()? {
-        Some(Said::NotNow(error)) => {
+        Some(DataAnswer::NotNow(error)) => {
             Err(Lost::Refused(String::from_utf8_lossy(error).into_owned()))
         }
-        Some(Said::Fine) | None => Ok(()),
+        Some(DataAnswer::Fine) | None => Ok(()),
     }
 }
 
@@ -98,7 +98,7 @@ async fn ask(
     server.write_all(requests).await?;
     server.flush().await?;
     let (mut found, mut answer) = (Vec::new(), Vec::new());
-    let (mut replies, mut buffer) = (Replies::default(), [0; 1024]);
+    let (mut replies, mut buffer) = (ReplyExtents::default(), [0; 1024]);
     while found.len() < answers {
         let read = server.read(&mut buffer).await?;
         if read == 0 {

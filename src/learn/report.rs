@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::ledger::{Ledger, MOST_NAMES};
+use super::ledger::{MOST_NAMES, NameLedger};
 use super::observer::{Group, MOST_GROUPS, Observer};
 use super::scripts::MOST_SCRIPTS;
 use super::usage::Usage;
 use crate::names::kinship::{self, Kinship};
 use crate::names::lock_names::LockNames;
-use crate::names::patterns::{self, Patterns};
+use crate::names::patterns::{self, LockPatterns};
 use crate::names::skeleton::Skeleton;
 use crate::names::{LONGEST_NAME, Name};
 use crate::resp::glob;
@@ -32,7 +32,7 @@ pub struct Report {
     /// Requests that were complete.
     pub requests: u64,
     /// The locks.
-    pub locks: Vec<Found>,
+    pub locks: Vec<FoundLocks>,
     /// Requests and transactions with keys of both kinds.
     pub mixed: Vec<Mixed>,
     /// Keys that were only taken with `SETNX`, and may be locks.
@@ -53,7 +53,7 @@ pub struct Report {
 
 /// Findings about one pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct FoundLocks {
     /// The pattern, or a name.
     pub pattern: String,
     /// Number of names it matched. Beyond the names that are kept, one that came back counts again.
@@ -218,7 +218,7 @@ impl Kin {
 }
 
 /// Returns the findings for each pattern in turn, about the names that it is the first to match.
-fn found(seen: &Observer, names: &Names<'_>, patterns: &[String]) -> Vec<Found> {
+fn found(seen: &Observer, names: &Names<'_>, patterns: &[String]) -> Vec<FoundLocks> {
     let mut usages: Vec<(Usage, u64, Vec<String>)> = vec![Default::default(); patterns.len()];
     let single: Vec<LockNames> = patterns
         .iter()
@@ -248,11 +248,11 @@ fn found(seen: &Observer, names: &Names<'_>, patterns: &[String]) -> Vec<Found> 
     }
     let pairs = patterns.iter().zip(usages);
     pairs
-        .map(|(pattern, (usage, names, examples))| Found::of(pattern, &usage, names, examples))
+        .map(|(pattern, (usage, names, examples))| FoundLocks::of(pattern, &usage, names, examples))
         .collect()
 }
 
-impl Found {
+impl FoundLocks {
     fn of(pattern: &str, usage: &Usage, names: u64, examples: Vec<String>) -> Self {
         let text = |all: Vec<(Box<str>, u64)>| counted(all, |what| what.to_string());
         let refused = usage.refused.iter();
@@ -278,7 +278,7 @@ fn counted<T>(all: Vec<(T, u64)>, text: impl Fn(&T) -> String) -> Vec<Counted> {
 }
 
 /// Returns the channels that belong to locks without sharing their hash tag.
-fn channels(seen: &Observer, names: &Names<'_>, settings: &LockNames) -> Patterns {
+fn channels(seen: &Observer, names: &Names<'_>, settings: &LockNames) -> LockPatterns {
     let kinship = Kinship::of(names.taken.iter().copied());
     let (mut of_locks, mut others) = (BTreeSet::new(), Vec::new());
     for (_, family) in seen.channels.families() {
@@ -310,7 +310,7 @@ fn mixed_in(group: &Group, settings: &LockNames) -> Option<Mixed> {
 }
 
 /// Returns names that were taken with `SETNX` but never expired, so that nothing shows whether they are locks.
-fn only_set(keys: &Ledger, settings: &LockNames) -> Vec<String> {
+fn only_set(keys: &NameLedger, settings: &LockNames) -> Vec<String> {
     let names = keys.families().flat_map(|(_, family)| family.names());
     let only = names.filter(|(name, usage)| {
         usage.has_seen("SETNX") && !usage.is_lock() && !settings.has_key(name)
@@ -327,7 +327,7 @@ fn searches(seen: &Observer, names: &Names<'_>) -> Vec<String> {
 }
 
 /// Returns sentences to read before the patterns are used.
-fn notes(seen: &Observer, keys: &Patterns, channels: &Patterns) -> Vec<String> {
+fn notes(seen: &Observer, keys: &LockPatterns, channels: &LockPatterns) -> Vec<String> {
     let mut notes = Vec::new();
     for (what, patterns) in [("keys", keys), ("channels", channels)] {
         if let Some(first) = patterns.caught.first() {

@@ -7,7 +7,7 @@ use crate::command::outlook;
 use crate::data::advice::meaning::{goes_through_all_keys, kind_of};
 use crate::lua::program::Program;
 use crate::lua::{library_of, text_of};
-use crate::names::kind::Kind;
+use crate::names::kind::LockSign;
 
 /// Maximum scripts whose meaning is remembered.
 pub const MOST_SCRIPTS: usize = 4096;
@@ -16,7 +16,7 @@ pub const MOST_SCRIPTS: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {
     /// Its use of its first key, if it is one that locks need.
-    pub kind: Option<Kind>,
+    pub kind: Option<LockSign>,
     /// Whether it does the same with all its keys.
     pub is_of_all_keys: bool,
     /// Whether it calls commands; also true if its text is unknown.
@@ -98,9 +98,9 @@ mod tests {
     fn scripts_of_locks_are_known_by_what_they_do() {
         let release = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
         for (text, kind) in [
-            (release, Some(Kind::ReleaseScript)),
-            (REDISSON, Some(Kind::LockScript)),
-            (NODE_REDLOCK_5, Some(Kind::LockScript)),
+            (release, Some(LockSign::ReleaseScript)),
+            (REDISSON, Some(LockSign::LockScript)),
+            (NODE_REDLOCK_5, Some(LockSign::LockScript)),
             ("return redis.call('incr', KEYS[1])", None),
             (
                 "local n = redis.call('incr',KEYS[1]) redis.call('expire',KEYS[1],ARGV[1]) return n",
@@ -112,7 +112,7 @@ mod tests {
             (
                 "for i, key in ipairs(KEYS) do if redis.call('get', key) == ARGV[1] then \
                  redis.pcall('del', key) end end",
-                Some(Kind::LockScript),
+                Some(LockSign::LockScript),
             ),
         ] {
             assert_eq!(Scripts::default().text(text.as_bytes()).kind, kind, "{text}");
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_library_is_known_by_its_sha1_before_it_sends_the_text() {
         let meaning = Scripts::default().sha(b"C3F8721CBB97F72BC19E972846BD7AAF91901658");
-        assert_eq!(meaning.kind, Some(Kind::ReleaseScript));
+        assert_eq!(meaning.kind, Some(LockSign::ReleaseScript));
         assert_eq!(meaning.title, "redis-py 3 to 8, lock");
         let other = Scripts::default().sha(b"0123456789abcdef");
         assert_eq!((other.kind, other.title.as_str()), (None, "script 01234567"));

@@ -43,7 +43,7 @@ pub enum CannotLearn {
 }
 
 /// Settings of a watch, and its duration.
-pub struct Watch {
+pub struct LearnWatch {
     /// Addresses to listen on, and the limits for clients.
     pub settings: Settings,
     /// The way to the data Redis.
@@ -68,7 +68,7 @@ struct Door {
     keep_alive: Duration,
 }
 
-impl Watch {
+impl LearnWatch {
     /// Serves clients, and returns the report at the end. Passes the listeners to `ready` once they are bound.
     ///
     /// # Errors

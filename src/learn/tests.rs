@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::conversation::Conversation;
 use super::observer::Observer;
-use super::report::{Found, Report};
+use super::report::{FoundLocks, Report};
 use crate::resp::requests::Words;
 
 /// Clients by name, and the observations of them.
@@ -58,7 +58,7 @@ fn whats(found: &[super::report::Counted]) -> Vec<(&str, u64)> {
     found.iter().map(|it| (it.what.as_str(), it.count)).collect()
 }
 
-fn only(report: &Report) -> &Found {
+fn only(report: &Report) -> &FoundLocks {
     assert_eq!(report.locks.len(), 1, "{report:?}");
     &report.locks[0]
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::report::{Counted, Found, Report};
+use super::report::{Counted, FoundLocks, Report};
 
 /// Maximum commands, libraries and scripts shown per pattern.
 const MOST_SHOWN: usize = 8;
@@ -50,7 +50,7 @@ pub fn of(report: &Report, url: &str) -> String {
 }
 
 /// Returns the findings about one pattern, a line for each aspect.
-fn pattern(found: &Found) -> String {
+fn pattern(found: &FoundLocks) -> String {
     let examples = found.examples.join(", ");
     let names = match found.names {
         1 => "1 name".to_owned(),

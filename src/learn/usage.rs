@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::kind::Kind;
+use crate::names::kind::LockSign;
 
 /// Maximum commands, libraries, databases and scripts distinguished per name. Others are not counted.
 pub const MOST_TOLD_APART: usize = 24;
 
 /// Counts by item, for at most [`MOST_TOLD_APART`] items.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counts<T: Ord>(BTreeMap<T, u64>);
+pub struct UsageCounts<T: Ord>(BTreeMap<T, u64>);
 
-impl<T: Ord> Default for Counts<T> {
+impl<T: Ord> Default for UsageCounts<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: Ord + Clone> Counts<T> {
+impl<T: Ord + Clone> UsageCounts<T> {
     /// Adds `count` of this item.
     pub fn add(&mut self, what: &T, count: u64) {
         if let Some(known) = self.0.get_mut(what) {
@@ -51,17 +51,17 @@ impl<T: Ord + Clone> Counts<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Signs that it is a lock; empty: it may be none.
-    pub kinds: Counts<Kind>,
+    pub kinds: UsageCounts<LockSign>,
     /// Every command that named it, in upper case.
-    pub commands: Counts<Box<str>>,
+    pub commands: UsageCounts<Box<str>>,
     /// Commands among them that masters refuse for a lock, each with the error that a client would get.
     pub refused: BTreeMap<Box<str>, Box<str>>,
     /// Libraries of clients that took or released it.
-    pub libraries: Counts<Box<str>>,
+    pub libraries: UsageCounts<Box<str>>,
     /// Databases in which they did.
-    pub databases: Counts<u32>,
+    pub databases: UsageCounts<u32>,
     /// Scripts that got it as a key.
-    pub scripts: Counts<Box<str>>,
+    pub scripts: UsageCounts<Box<str>>,
     /// Whether something was stored there that is no lock.
     pub is_stored: bool,
 }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_is_told_apart_is_bounded_and_the_rest_still_counts_where_it_is_known() {
-        let mut counts = Counts::default();
+        let mut counts = UsageCounts::default();
         for number in 0..1000_u32 {
             counts.add(&number, 1);
         }
@@ -122,7 +122,7 @@ mod tests {
     fn a_lock_that_is_written_otherwise_is_a_lock() {
         let mut usage = Usage { is_stored: true, ..Usage::default() };
         assert!(usage.is_data() && !usage.is_lock());
-        usage.kinds.add(&Kind::Claim, 1);
+        usage.kinds.add(&LockSign::Claim, 1);
         assert!(!usage.is_data() && usage.is_lock());
     }
 }

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::config::{MasterAddr, MasterTls};
 use crate::net::tls::Unusable;
-use crate::net::tls::client::Client;
+use crate::net::tls::client::TlsClient;
 
 /// Transport for links and probes.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
@@ -41,7 +41,7 @@ pub trait Dial: 'static {
 /// Plain TCP, or TLS over TCP where an address requests it.
 #[derive(Clone, Default)]
 pub struct Network {
-    tls: Option<Arc<Client>>,
+    tls: Option<Arc<TlsClient>>,
     server_name: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Network {
     /// Returns an error if the certificates cannot be used.
     pub fn of(masters: &[MasterAddr], tls: &MasterTls) -> Result<Self, Unusable> {
         let is_needed = masters.iter().any(|master| master.is_tls);
-        let client = is_needed.then(|| Client::read(&tls.files)).transpose()?;
+        let client = is_needed.then(|| TlsClient::read(&tls.files)).transpose()?;
         Ok(Self { tls: client.map(Arc::new), server_name: tls.server_name.clone() })
     }
 

@@ -14,7 +14,7 @@ use super::facts::{Bar, FARTHEST_AHEAD_MS, Facts};
 use super::probe_signal::Looks;
 use super::roster::copy::Progress;
 use super::roster::marks::Marks;
-use super::standing::{Cause, Standing};
+use super::standing::{Cause, MasterStanding};
 use crate::config::{ColdStart, MasterAddr, Settings};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::roster::admission::Shown;
@@ -25,7 +25,7 @@ use crate::decision::roster::seats::{Seats, is_strange};
 use crate::decision::roster::term::Term;
 use crate::operation::verdict::Obstacle;
 use crate::time::clock::{self, Instant};
-use crate::time::clocks::{Clocks, Reading, Shown as ClockShown, Timekeeping, deviation};
+use crate::time::clocks::{ClockReading, Clocks, ShownClock as ClockShown, Timekeeping, deviation};
 use crate::time::unix_time::UnixTime;
 
 /// Version of a newly founded roster.
@@ -37,7 +37,7 @@ const CLOCKS: &str = "the clocks of the masters are compared with what another p
 
 /// Settings that decide which masters vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Terms {
+pub struct ElectorateTerms {
     /// Number of masters and size of a majority.
     pub quorum: Quorum,
     /// Longest time that a lock lasts.
@@ -50,7 +50,7 @@ pub struct Terms {
 #[derive(Debug)]
 pub struct Electorate {
     addresses: Vec<MasterAddr>,
-    terms: Terms,
+    terms: ElectorateTerms,
     state: Mutex<State>,
     /// Number of times the term has changed.
     edition: AtomicU64,
@@ -89,18 +89,18 @@ struct State {
 struct Known {
     facts: Option<Facts>,
     /// Result of the last probe, unless the master has stopped answering since.
-    sight: Option<Sight>,
+    sight: Option<MasterSight>,
     /// Finding that the master's mark does not show.
     doubt: Option<Cause>,
     /// Whether the master's clock is too far ahead.
     is_ahead: bool,
-    standing: Standing,
+    standing: MasterStanding,
     since: Instant,
 }
 
 /// Result of a probe.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct MasterSight {
     /// The master's marks.
     pub marks: Marks,
     /// The master's description of itself.
@@ -127,7 +127,7 @@ struct Seen {
 impl Electorate {
     /// Creates an electorate of the masters in `settings`, none of them probed yet.
     pub fn of(settings: &Settings) -> Self {
-        let terms = Terms {
+        let terms = ElectorateTerms {
             quorum: Quorum::of(settings.masters.len()),
             restart_wait: settings.restart_wait(),
             cold_start: settings.cold_start,
@@ -137,13 +137,13 @@ impl Electorate {
 
     /// Creates an electorate of masters that have not been probed yet. `drift` is the largest difference in rate
     /// between two clocks.
-    pub fn new(terms: Terms, drift: f64, addresses: Vec<MasterAddr>) -> Self {
+    pub fn new(terms: ElectorateTerms, drift: f64, addresses: Vec<MasterAddr>) -> Self {
         let known = Known {
             facts: None,
             sight: None,
             doubt: None,
             is_ahead: false,
-            standing: Standing::Waiting,
+            standing: MasterStanding::Waiting,
             since: clock::now(),
         };
         let state = State {
@@ -174,7 +174,7 @@ impl Electorate {
     }
 
     /// Settings that decide which masters vote.
-    pub fn terms(&self) -> &Terms {
+    pub fn terms(&self) -> &ElectorateTerms {
         &self.terms
     }
 
@@ -200,7 +200,7 @@ impl Electorate {
     }
 
     /// A master's current standing.
-    pub fn standing(&self, master: MasterId) -> Standing {
+    pub fn standing(&self, master: MasterId) -> MasterStanding {
         self.state().masters[master.index()].standing.clone()
     }
 
@@ -221,7 +221,7 @@ impl Electorate {
 
     /// Whether a master is on probation, so that nothing is needed but time.
     pub fn waits(&self, master: MasterId) -> bool {
-        matches!(self.standing(master), Standing::Probation(_))
+        matches!(self.standing(master), MasterStanding::Probation(_))
     }
 
     /// Returns `; ADDRESS: why` for each of `masters` that must not vote for a reason other than being out of reach.
@@ -335,7 +335,7 @@ impl Electorate {
     }
 
     /// Records the result of a probe and the reading of the master's clock.
-    pub fn looked_at(&self, master: MasterId, sight: Sight, reading: Option<Reading>) {
+    pub fn looked_at(&self, master: MasterId, sight: MasterSight, reading: Option<ClockReading>) {
         let is_news = self.change(|state| {
             // Clear the doubt before reading the clock: a clock that turns out to have been set may have been set
             // after this probe read the marks.
@@ -381,7 +381,7 @@ impl Electorate {
     }
 
     /// Result of each master's last probe.
-    pub(super) fn sights(&self) -> Vec<Option<Sight>> {
+    pub(super) fn sights(&self) -> Vec<Option<MasterSight>> {
         self.state().masters.iter().map(|known| known.sight.clone()).collect()
     }
 
@@ -470,7 +470,7 @@ impl Electorate {
         Duration::from_micros(self.seen[master.index()].latency_us.load(Ordering::Relaxed))
     }
 
-    fn read_clock(&self, state: &mut State, master: MasterId, reading: &Reading) {
+    fn read_clock(&self, state: &mut State, master: MasterId, reading: &ClockReading) {
         let latency = reading.answered - reading.asked;
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.seen[master.index()].latency_us.store(micros, Ordering::Relaxed);
@@ -545,20 +545,20 @@ impl Electorate {
         result
     }
 
-    fn report(&self, master: MasterId, before: &Standing, now: &Standing) {
+    fn report(&self, master: MasterId, before: &MasterStanding, now: &MasterStanding) {
         let address = &self.addresses[master.index()];
         match (before, now) {
-            (_, Standing::Probation(cause)) => {
+            (_, MasterStanding::Probation(cause)) => {
                 self.seen[master.index()].probations[cause.kind()].fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(master = %address, "the master is on probation: {cause}");
             }
-            (_, Standing::Barred(bar)) => {
+            (_, MasterStanding::Barred(bar)) => {
                 tracing::warn!(master = %address, "the master must not vote: {bar}");
             }
-            (_, Standing::Stranger(why)) => {
+            (_, MasterStanding::Stranger(why)) => {
                 tracing::warn!(master = %address, "the master must not vote: {why}");
             }
-            (Standing::Probation(_), Standing::Voter) => {
+            (MasterStanding::Probation(_), MasterStanding::Voter) => {
                 tracing::info!(master = %address, "the master votes again");
             }
             _ => {}
@@ -566,7 +566,7 @@ impl Electorate {
     }
 }
 
-impl Sight {
+impl MasterSight {
     /// Converts the result to the form that decisions use.
     pub fn shown(&self, address: String) -> Shown {
         let mark = self.marks.mark().filter(|_| self.facts.bar.is_none());
@@ -575,30 +575,30 @@ impl Sight {
 }
 
 impl State {
-    fn standing(&self, at: usize) -> Standing {
+    fn standing(&self, at: usize) -> MasterStanding {
         let known = &self.masters[at];
         if let Some(bar) = known.facts.as_ref().and_then(|facts| facts.bar.clone()) {
-            return Standing::Barred(bar);
+            return MasterStanding::Barred(bar);
         }
         if !self.serves || self.refusal.is_some() || self.clocks.wants_notes() {
-            return Standing::Waiting;
+            return MasterStanding::Waiting;
         }
         if known.is_ahead {
-            return Standing::Barred(Bar::Ahead);
+            return MasterStanding::Barred(Bar::Ahead);
         }
         let Some(place) = self.seats.get(at).copied().flatten() else { return self.stranger(at) };
-        let Some(member) = self.roster.member(place) else { return Standing::Waiting };
+        let Some(member) = self.roster.member(place) else { return MasterStanding::Waiting };
         if let Some(cause) = &known.doubt {
             return match &known.standing {
-                Standing::Probation(before) if before.kind() == cause.kind() => {
-                    Standing::Probation(before.clone())
+                MasterStanding::Probation(before) if before.kind() == cause.kind() => {
+                    MasterStanding::Probation(before.clone())
                 }
-                _ => Standing::Probation(cause.clone()),
+                _ => MasterStanding::Probation(cause.clone()),
             };
         }
         let forgot = |cause| match &known.standing {
-            Standing::Probation(before) => Standing::Probation(before.clone()),
-            _ => Standing::Probation(cause),
+            MasterStanding::Probation(before) => MasterStanding::Probation(before.clone()),
+            _ => MasterStanding::Probation(cause),
         };
         if let Seat::Out { since } = member.standing {
             return forgot(match &known.facts {
@@ -613,10 +613,10 @@ impl State {
         match &known.sight {
             // Each vote carries its own proof.
             None => match &known.standing {
-                Standing::Probation(cause) => Standing::Probation(cause.clone()),
-                _ => Standing::Voter,
+                MasterStanding::Probation(cause) => MasterStanding::Probation(cause.clone()),
+                _ => MasterStanding::Voter,
             },
-            Some(sight) if self.remembers(place, sight.marks.mark()) => Standing::Voter,
+            Some(sight) if self.remembers(place, sight.marks.mark()) => MasterStanding::Voter,
             Some(_) => forgot(Cause::Flushed),
         }
     }
@@ -629,10 +629,10 @@ impl State {
         self.term.voters().union(ahead)
     }
 
-    fn stranger(&self, at: usize) -> Standing {
-        let Some(sight) = &self.masters[at].sight else { return Standing::Waiting };
+    fn stranger(&self, at: usize) -> MasterStanding {
+        let Some(sight) = &self.masters[at].sight else { return MasterStanding::Waiting };
         let shown = sight.shown(String::new());
-        Standing::Stranger(match is_strange(&self.roster, &shown) {
+        MasterStanding::Stranger(match is_strange(&self.roster, &shown) {
             true => "it belongs to another cluster of masters",
             false => "it is not a member of the other masters' cluster",
         })
@@ -655,7 +655,7 @@ impl State {
             let databases = known.facts.as_ref().map_or(0, |facts| facts.databases);
             let due = |db| Some(Proof::due(&self.roster, place?, db)?.of(MasterId::new(at)));
             match known.standing {
-                Standing::Voter => (0..databases).map_while(due).collect(),
+                MasterStanding::Voter => (0..databases).map_while(due).collect(),
                 _ => Vec::new(),
             }
         });

@@ -13,7 +13,7 @@ use crate::config::{MasterAddr, Secret};
 use crate::lua::canonical::Canonical;
 use crate::lua::keyspace;
 use crate::time::clock;
-use crate::time::clocks::Reading;
+use crate::time::clocks::ClockReading;
 
 /// Redis's default number of databases (`redis.conf`), assumed for masters that hide the setting.
 pub const DEFAULT_DATABASES: u32 = 16;
@@ -205,11 +205,11 @@ fn persistence(info: &Info<'_>, config: &HashMap<String, String>) -> String {
 }
 
 /// Result of a one-off probe.
-pub struct Look {
+pub struct ProbeReport {
     /// The master's description of itself.
     pub facts: Facts,
     /// Reading of the master's clock.
-    pub reading: Reading,
+    pub reading: ClockReading,
     /// Lead of the master's clock over ours, in microseconds.
     pub ahead_us: i64,
     /// Marks that prove the master's memory.
@@ -220,7 +220,7 @@ pub struct Look {
 ///
 /// # Errors
 /// Returns an error if the master cannot be reached or does not answer like a Redis master.
-pub async fn look_once(dial: &impl Dial, address: &MasterAddr) -> Result<Look, ProbeError> {
+pub async fn look_once(dial: &impl Dial, address: &MasterAddr) -> Result<ProbeReport, ProbeError> {
     connected(dial, address, |mut connection| async move {
         let facts = facts(&mut connection).await?;
         let marks = marks::look(&mut connection, facts.databases).await?;
@@ -228,16 +228,18 @@ pub async fn look_once(dial: &impl Dial, address: &MasterAddr) -> Result<Look, P
         let ours = clock::unix_micros();
         let took = (reading.answered - reading.asked).as_micros() as i64;
         let ahead_us = reading.unix_micros - (ours - took / 2);
-        Ok(Look { facts, reading, ahead_us, marks })
+        Ok(ProbeReport { facts, reading, ahead_us, marks })
     })
     .await
 }
 
 /// Reads the master's clock and times the exchange.
-pub(super) async fn read_clock(connection: &mut MultiplexedConnection) -> RedisResult<Reading> {
+pub(super) async fn read_clock(
+    connection: &mut MultiplexedConnection,
+) -> RedisResult<ClockReading> {
     let asked = clock::now();
     let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(connection).await?;
-    Ok(Reading { asked, answered: clock::now(), unix_micros: seconds * 1_000_000 + micros })
+    Ok(ClockReading { asked, answered: clock::now(), unix_micros: seconds * 1_000_000 + micros })
 }
 
 /// Kills the previous link. A master that was stopped or partitioned may still have our last requests in its socket.

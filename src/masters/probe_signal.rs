@@ -1,6 +1,6 @@
 //! Signals between the probes of a master and the tasks that wait for one.
 //!
-//! [`Watch`](super::watch::Watch) probes each master once a second. A task that has changed something on a master, or
+//! [`Watch`](super::watch::MasterWatch) probes each master once a second. A task that has changed something on a master, or
 //! has met a vote without its proof, needs a probe that starts after that.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -44,7 +44,7 @@ impl Cause {
 
 /// Whether a master may vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum MasterStanding {
     /// This proxy does not serve yet or has not seen the master.
     Waiting,
     /// The master may vote.
@@ -57,7 +57,7 @@ pub enum Standing {
     Stranger(&'static str),
 }
 
-impl Standing {
+impl MasterStanding {
     /// Returns the standing as one word for people. It does not show whether the master can be reached.
     pub fn word(&self) -> &'static str {
         match self {

@@ -13,7 +13,7 @@ use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 
 use super::dial::{BACKOFF, CONNECT_TIMEOUT, Dial, backoff};
-use super::electorate::{Electorate, Sight};
+use super::electorate::{Electorate, MasterSight};
 use super::older_versions::{self, Announcement};
 use super::probe::{self, ProbeError, connection_info};
 use super::roster::marks::{self, Keys, Marks};
@@ -43,7 +43,7 @@ enum Ended {
 }
 
 /// A master to watch, and the electorate that receives the findings.
-pub struct Watch {
+pub struct MasterWatch {
     /// Id of the master.
     pub master: MasterId,
     /// Address of the master.
@@ -52,7 +52,7 @@ pub struct Watch {
     pub electorate: Arc<Electorate>,
 }
 
-impl Watch {
+impl MasterWatch {
     /// Watches the master forever.
     pub async fn run(self: Rc<Self>, dial: impl Dial) {
         let mut pauses = backoff();
@@ -146,7 +146,7 @@ impl Watch {
         let has_older = has_older.unwrap_or_default();
         self.electorate.looked_at(
             self.master,
-            Sight { marks, facts, has_older, note: note.flatten() },
+            MasterSight { marks, facts, has_older, note: note.flatten() },
             reading,
         );
         looks.end();

@@ -56,7 +56,7 @@ impl Gauge {
 
 /// Kind of request to the masters, from an operator's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum QuestionKind {
     /// Taking a lock.
     Claim,
     /// Releasing a lock.
@@ -71,7 +71,7 @@ pub enum Question {
     Message,
 }
 
-impl Question {
+impl QuestionKind {
     /// All questions, in the order of their numbers.
     pub const ALL: [Self; 6] =
         [Self::Claim, Self::Release, Self::Expiry, Self::Program, Self::Read, Self::Message];
@@ -126,10 +126,10 @@ pub struct Metrics {
     requests: Vec<[Count; 2]>,
     /// Latencies by the command's place.
     latencies: Vec<Histogram>,
-    verdicts: [[Count; Outcome::ALL.len()]; Question::ALL.len()],
+    verdicts: [[Count; Outcome::ALL.len()]; QuestionKind::ALL.len()],
     masters: Vec<MasterMetrics>,
     /// Rounds repeated because no client had won, by question.
-    retries: [Count; Question::ALL.len()],
+    retries: [Count; QuestionKind::ALL.len()],
     /// Claims taken back on a master.
     pub rollbacks: Count,
     /// Requests refused because too many wait for the same key.
@@ -224,22 +224,22 @@ impl Metrics {
     }
 
     /// Counts a decided question.
-    pub fn verdict(&self, question: Question, outcome: Outcome) {
+    pub fn verdict(&self, question: QuestionKind, outcome: Outcome) {
         self.verdicts[question as usize][outcome as usize].one();
     }
 
     /// Number of questions of this kind with this outcome.
-    pub fn verdicts(&self, question: Question, outcome: Outcome) -> u64 {
+    pub fn verdicts(&self, question: QuestionKind, outcome: Outcome) -> u64 {
         self.verdicts[question as usize][outcome as usize].get()
     }
 
     /// Counts a repeated round.
-    pub fn retried(&self, question: Question) {
+    pub fn retried(&self, question: QuestionKind) {
         self.retries[question as usize].one();
     }
 
     /// Number of repeated rounds.
-    pub fn retries(&self, question: Question) -> u64 {
+    pub fn retries(&self, question: QuestionKind) -> u64 {
         self.retries[question as usize].get()
     }
 
@@ -265,13 +265,13 @@ mod tests {
     #[test]
     fn every_question_and_outcome_has_a_place_of_its_own() {
         let metrics = Metrics::new(1);
-        for question in Question::ALL {
+        for question in QuestionKind::ALL {
             for outcome in Outcome::ALL {
                 metrics.verdict(question, outcome);
                 assert_eq!(metrics.verdicts(question, outcome), 1, "{question:?} {outcome:?}");
             }
         }
-        assert!(Question::ALL.iter().enumerate().all(|(place, it)| *it as usize == place));
+        assert!(QuestionKind::ALL.iter().enumerate().all(|(place, it)| *it as usize == place));
         assert!(Outcome::ALL.iter().enumerate().all(|(place, it)| *it as usize == place));
     }
 }

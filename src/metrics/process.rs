@@ -8,7 +8,7 @@ use crate::time::clock::{self, Instant};
 
 /// Resource usage of the process at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// Resident memory in bytes.
     pub resident_bytes: u64,
     /// Peak resident memory in bytes.
@@ -21,24 +21,24 @@ pub struct Usage {
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// Returns the current resource usage, or that of a moment ago.
-pub fn usage() -> Usage {
+pub fn usage() -> ProcessUsage {
     static LAST: Mutex<Kept> = Mutex::new(Kept(None));
     // Nothing that can panic runs under this lock.
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     last.at(clock::now(), look)
 }
 
-fn look() -> Usage {
+fn look() -> ProcessUsage {
     let resident_bytes = resident_bytes();
     let peak_bytes = peak_bytes().max(resident_bytes);
-    Usage { resident_bytes, peak_bytes, cpu_seconds: cpu_seconds() }
+    ProcessUsage { resident_bytes, peak_bytes, cpu_seconds: cpu_seconds() }
 }
 
 /// The last reading and its time.
-struct Kept(Option<(Instant, Usage)>);
+struct Kept(Option<(Instant, ProcessUsage)>);
 
 impl Kept {
-    fn at(&mut self, now: Instant, look: impl FnOnce() -> Usage) -> Usage {
+    fn at(&mut self, now: Instant, look: impl FnOnce() -> ProcessUsage) -> ProcessUsage {
         match self.0 {
             Some((then, usage)) if now.saturating_duration_since(then) < MOMENT => usage,
             _ => self.0.insert((now, look())).1,
@@ -108,7 +108,7 @@ mod tests {
         for at in 0..10_000 {
             kept.at(start + at * Duration::from_micros(100), || {
                 looks += 1;
-                Usage { resident_bytes: looks, peak_bytes: looks, cpu_seconds: (0.0, 0.0) }
+                ProcessUsage { resident_bytes: looks, peak_bytes: looks, cpu_seconds: (0.0, 0.0) }
             });
         }
         assert_eq!(looks, 10);

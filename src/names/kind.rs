@@ -2,7 +2,7 @@
 
 /// One way to take, extend or release a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum LockSign {
     /// `SET key token NX PX ttl`
     Claim,
     /// `SET key token NX`
@@ -31,7 +31,7 @@ pub enum Kind {
     LockScript,
 }
 
-impl Kind {
+impl LockSign {
     /// All kinds, in display order.
     pub const ALL: [Self; 13] = [
         Self::Claim,

@@ -23,7 +23,7 @@ pub const MOST_LISTED: usize = 64;
 
 /// Patterns that catch the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Patterns {
+pub struct LockPatterns {
     /// The patterns in the form of `--lock-keys`, sorted.
     pub all: Vec<String>,
     /// Lock names too similar to data for a pattern and too many to list.
@@ -33,12 +33,12 @@ pub struct Patterns {
 }
 
 /// Returns the patterns of `locks` that catch none of `data`.
-pub fn of(locks: &BTreeSet<Box<[u8]>>, data: &[&[u8]]) -> Patterns {
+pub fn of(locks: &BTreeSet<Box<[u8]>>, data: &[&[u8]]) -> LockPatterns {
     let mut by_skeleton: BTreeMap<Skeleton, Vec<&[u8]>> = BTreeMap::new();
     for name in locks {
         by_skeleton.entry(Skeleton::of(name)).or_default().push(name);
     }
-    let (mut skeletons, mut patterns) = (BTreeSet::new(), Patterns::default());
+    let (mut skeletons, mut patterns) = (BTreeSet::new(), LockPatterns::default());
     for (skeleton, names) in by_skeleton {
         // A name that does not vary catches itself. An empty one cannot be named in the settings.
         if names == [b""] {
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    fn found(locks: &[&str], data: &[&str]) -> Patterns {
+    fn found(locks: &[&str], data: &[&str]) -> LockPatterns {
         let data: Vec<&[u8]> = data.iter().map(|name| name.as_bytes()).collect();
         of(&locks.iter().map(|name| name.as_bytes().into()).collect(), &data)
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Purpose of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum SocketKind {
     /// Clients without TLS.
     Plain,
     /// Clients with TLS.
@@ -24,7 +24,7 @@ pub enum Kind {
     Handover,
 }
 
-impl Kind {
+impl SocketKind {
     /// Flag that sets the address.
     pub fn flag(self) -> &'static str {
         match self {
@@ -39,9 +39,9 @@ impl Kind {
 
 /// A listening socket's purpose, and its address as spelled in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct SocketPlace {
     /// Purpose of the socket.
-    pub kind: Kind,
+    pub kind: SocketKind,
     /// `host:port` or a path.
     pub name: String,
 }
@@ -50,7 +50,7 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Offer {
     /// Purpose and address of the socket.
-    pub place: Place,
+    pub place: SocketPlace,
     /// Handle to the socket.
     pub socket: OwnedFd,
 }
@@ -60,8 +60,8 @@ impl Offer {
     ///
     /// # Errors
     /// Returns an error if too many files are open.
-    pub fn of(kind: Kind, name: &str, socket: &impl AsFd) -> io::Result<Self> {
-        let place = Place { kind, name: name.to_owned() };
+    pub fn of(kind: SocketKind, name: &str, socket: &impl AsFd) -> io::Result<Self> {
+        let place = SocketPlace { kind, name: name.to_owned() };
         Ok(Self { place, socket: socket.as_fd().try_clone_to_owned()? })
     }
 }
@@ -77,12 +77,12 @@ impl Inherited {
     }
 
     /// Whether there is a TCP socket of this kind and name, or any at this address.
-    pub fn has_tcp(&self, kind: Kind, listen: &str) -> bool {
+    pub fn has_tcp(&self, kind: SocketKind, listen: &str) -> bool {
         self.0.iter().any(|offer| offer.is_tcp_at(kind, listen))
     }
 
     /// Takes all matching sockets, because each has clients in its queue.
-    pub fn take_tcp(&mut self, kind: Kind, listen: &str) -> Vec<TcpListener> {
+    pub fn take_tcp(&mut self, kind: SocketKind, listen: &str) -> Vec<TcpListener> {
         let taken = self.0.extract_if(.., |offer| offer.is_tcp_at(kind, listen));
         taken.map(|offer| TcpListener::from(offer.socket)).collect()
     }
@@ -90,7 +90,7 @@ impl Inherited {
     /// Takes the socket at this path. Each worker has offered it.
     pub fn take_unix(&mut self, path: &Path) -> Option<UnixListener> {
         let is_there = |offer: &mut Offer| {
-            offer.place.kind == Kind::Unix && Path::new(&offer.place.name) == path
+            offer.place.kind == SocketKind::Unix && Path::new(&offer.place.name) == path
         };
         let mut taken: Vec<_> = self.0.extract_if(.., is_there).collect();
         Some(UnixListener::from(taken.pop()?.socket))
@@ -98,20 +98,21 @@ impl Inherited {
 
     /// Takes the socket on which the next process asks for a handover.
     pub fn take_handover(&mut self) -> Option<UnixListener> {
-        let at = self.0.iter().position(|offer| offer.place.kind == Kind::Handover)?;
+        let at = self.0.iter().position(|offer| offer.place.kind == SocketKind::Handover)?;
         Some(UnixListener::from(self.0.swap_remove(at).socket))
     }
 
     /// Returns paths of socket files on which nothing will listen any more.
     pub fn deserted(&self) -> Vec<PathBuf> {
-        let unix = self.0.iter().filter(|offer| offer.place.kind == Kind::Unix);
+        let unix = self.0.iter().filter(|offer| offer.place.kind == SocketKind::Unix);
         unix.map(|offer| PathBuf::from(&offer.place.name)).collect()
     }
 }
 
 impl Offer {
-    fn is_tcp_at(&self, kind: Kind, listen: &str) -> bool {
-        let is_tcp = matches!(self.place.kind, Kind::Plain | Kind::Tls | Kind::Admin);
+    fn is_tcp_at(&self, kind: SocketKind, listen: &str) -> bool {
+        let is_tcp =
+            matches!(self.place.kind, SocketKind::Plain | SocketKind::Tls | SocketKind::Admin);
         // With port 0, two sockets have the same name.
         let is_named = self.place.kind == kind && self.place.name == listen;
         is_tcp && (is_named || self.address().is_some_and(|address| means(listen, address)))

@@ -14,7 +14,7 @@ use crate::decision::lease::attempt::Tag;
 use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::program::Program as Text;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
@@ -60,7 +60,7 @@ pub trait Behaviour: Debug {
     fn order(&self) -> Order;
 
     /// Returns the kind of question under which it is counted.
-    fn question(&self) -> Question;
+    fn question(&self) -> QuestionKind;
 
     /// Returns what its client wants of a lock.
     fn wish(&self) -> Wish {

@@ -19,7 +19,7 @@ use crate::catalogue::reserved::is_reserved;
 use crate::client::outbox::Order;
 use crate::client::subscriber_counts::Ours;
 use crate::decision::quorum::{MasterId, MasterSet};
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -156,8 +156,8 @@ impl Behaviour for Channels {
         if self.is_publication() { Order::Announcing } else { Order::Read }
     }
 
-    fn question(&self) -> Question {
-        Question::Message
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Message
     }
 
     fn needs_quorum(&self) -> bool {

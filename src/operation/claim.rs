@@ -14,7 +14,7 @@ use crate::decision::lease::claim as decision;
 use crate::decision::lease::claim::{Step, Vote};
 use crate::decision::quorum::{MasterSet, turn};
 use crate::lua::canonical::Canonical;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -140,8 +140,8 @@ impl Behaviour for Claim {
         Order::Plain
     }
 
-    fn question(&self) -> Question {
-        Question::Claim
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Claim
     }
 
     fn needs_its_client(&self) -> bool {

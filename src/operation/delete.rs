@@ -17,7 +17,7 @@ use crate::decision::lease::delete::{Sight, Step, Value, Vote};
 use crate::decision::lease::{attempt, delete as decision};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::canonical::Canonical;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -121,8 +121,8 @@ impl Behaviour for Delete {
         Order::Closing
     }
 
-    fn question(&self) -> Question {
-        Question::Release
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Release
     }
 
     fn wish(&self) -> Wish {

@@ -9,7 +9,7 @@ use super::{Next, Received, Rules};
 use crate::client::outbox::Order;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::lua::canonical::Canonical;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -54,8 +54,8 @@ impl Behaviour for Everywhere {
         Order::Plain
     }
 
-    fn question(&self) -> Question {
-        Question::Read
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Read
     }
 
     fn ask(&mut self, _: On<'_>, asked: Asked, _: Instant) {

@@ -18,7 +18,7 @@ use crate::decision::lease::extend as decision;
 use crate::decision::lease::extend::{Step, Vote};
 use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::lua::canonical::Canonical;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -122,8 +122,8 @@ impl Behaviour for Extend {
         Order::Closing
     }
 
-    fn question(&self) -> Question {
-        Question::Expiry
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Expiry
     }
 
     fn is_about_a_lease(&self) -> bool {

@@ -11,7 +11,7 @@ use super::{Next, Received, Rules, Then};
 use crate::client::outbox::Order;
 use crate::decision::keyspace::flush::{self, Request, Step};
 use crate::decision::quorum::{MasterId, MasterSet};
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -109,8 +109,8 @@ impl Behaviour for Flush {
         Order::Alone
     }
 
-    fn question(&self) -> Question {
-        Question::Program
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Program
     }
 
     fn wish(&self) -> Wish {

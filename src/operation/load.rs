@@ -16,7 +16,7 @@ use crate::client::outbox::Order;
 use crate::decision::quorum::read::{Read, Verdict};
 use crate::lua::Script;
 use crate::lua::canonical::Canonical;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -143,8 +143,8 @@ impl Behaviour for Load {
         Order::Alone
     }
 
-    fn question(&self) -> Question {
-        Question::Program
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Program
     }
 
     fn only_looks(&self) -> bool {

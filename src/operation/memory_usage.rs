@@ -8,7 +8,7 @@ use super::verdict::{Others, Trouble};
 use super::{Next, Received, Rules, request};
 use crate::client::outbox::Order;
 use crate::decision::quorum::MasterSet;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -42,8 +42,8 @@ impl Behaviour for Measure {
         Order::Read
     }
 
-    fn question(&self) -> Question {
-        Question::Read
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Read
     }
 
     fn is_only_a_part(&self) -> bool {

@@ -66,7 +66,7 @@ pub enum Then {
     Wait,
     /// Send the request of the next round to all voters.
     Ask,
-    /// The same, once it is its turn on a key that it has come to as well ([`Operation::take_on`]).
+    /// The same, once it is its turn on a key that it has come to as well ([`Behaviour::take_on`]).
     TakeOn,
     /// Send each of these masters a request of its own, in the same round.
     Tell(MasterSet),

@@ -227,8 +227,8 @@ impl Behaviour for Several {
         Order::Alone
     }
 
-    fn question(&self) -> metrics::Question {
-        metrics::Question::Read
+    fn question(&self) -> metrics::QuestionKind {
+        metrics::QuestionKind::Read
     }
 
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {

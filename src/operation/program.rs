@@ -33,7 +33,7 @@ use crate::decision::quorum::{MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::flat;
 use crate::resp::number::parse_i64;
@@ -381,8 +381,8 @@ impl Behaviour for Program {
         if self.has_one_key() { Order::Rounds } else { Order::Alone }
     }
 
-    fn question(&self) -> Question {
-        Question::Program
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Program
     }
 
     fn wish(&self) -> Wish {
@@ -546,7 +546,7 @@ impl Behaviour for Program {
         self.run.as_ref().map_or(&[], Run::looked_at)
     }
 
-    /// See [`Operation::take_on`](super::Operation::take_on).
+    /// See [`Operation::take_on`](super::Behaviour::take_on).
     fn take_on(&mut self, keys: Vec<u64>) {
         self.call.keys.extend(keys);
         self.call.keys.sort_unstable();

@@ -281,8 +281,8 @@ impl Behaviour for Read {
         Order::Read
     }
 
-    fn question(&self) -> metrics::Question {
-        metrics::Question::Read
+    fn question(&self) -> metrics::QuestionKind {
+        metrics::QuestionKind::Read
     }
 
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {

@@ -15,7 +15,7 @@ use crate::decision::lease::release as decision;
 use crate::decision::lease::release::{Sight, Step};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::canonical::Canonical;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -119,8 +119,8 @@ impl Behaviour for Release {
         Order::Closing
     }
 
-    fn question(&self) -> Question {
-        Question::Release
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Release
     }
 
     fn is_about_a_lease(&self) -> bool {

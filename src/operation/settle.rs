@@ -16,7 +16,7 @@ use crate::client::outbox::Order;
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::keyspace::remains::Over;
 use crate::decision::quorum::MasterSet;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock;
@@ -115,8 +115,8 @@ impl Behaviour for Settle {
         Order::Alone
     }
 
-    fn question(&self) -> Question {
-        Question::Read
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Read
     }
 
     fn is_only_a_part(&self) -> bool {

@@ -17,7 +17,7 @@ use crate::client::outbox::Order;
 use crate::decision::keyspace::reading::{Moment, Reading, Standing, Verdict, View};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::ballot::Ballot;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::flat;
 use crate::resp::reply::Reply;
@@ -214,8 +214,8 @@ impl Behaviour for Query {
         if self.has_many_keys() { Order::Alone } else { Order::Read }
     }
 
-    fn question(&self) -> Question {
-        Question::Read
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Read
     }
 
     fn round(&self) -> u8 {

@@ -24,7 +24,7 @@ use crate::client::outbox::Order;
 use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
 use crate::decision::quorum::MasterId;
 use crate::decision::register::ballot::Ballot;
-use crate::metrics::Question;
+use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::flat;
 use crate::resp::reply::Reply;
@@ -210,8 +210,8 @@ impl Behaviour for Watch {
         Order::Read
     }
 
-    fn question(&self) -> Question {
-        Question::Read
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Read
     }
 
     fn round(&self) -> u8 {
@@ -277,8 +277,8 @@ impl Behaviour for Settling {
         Order::Read
     }
 
-    fn question(&self) -> Question {
-        Question::Read
+    fn question(&self) -> QuestionKind {
+        QuestionKind::Read
     }
 
     fn round(&self) -> u8 {

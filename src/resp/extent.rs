@@ -5,7 +5,7 @@
 
 /// Finds the ends of replies in a stream of bytes, however the stream is split.
 #[derive(Debug, Default)]
-pub struct Replies {
+pub struct ReplyExtents {
     /// Elements that must end before the reply does; 0 between two replies.
     missing: u64,
     /// Remaining bytes of a bulk string and its line break.
@@ -36,14 +36,14 @@ pub struct NotRedis;
 
 /// Result of reading some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundEnds {
     /// Number of bytes that belong to the current reply.
     pub bytes: usize,
     /// Head of the reply, if it ends with these bytes.
     pub ended: Option<Head>,
 }
 
-impl Replies {
+impl ReplyExtents {
     /// Whether a reply has begun but not ended.
     pub fn is_amid(&self) -> bool {
         self.missing > 0
@@ -63,7 +63,7 @@ impl Replies {
     ///
     /// # Errors
     /// Returns an error if the bytes are not a reply. The start of the next reply is then unknown.
-    pub fn read(&mut self, bytes: &[u8]) -> Result<Found, NotRedis> {
+    pub fn read(&mut self, bytes: &[u8]) -> Result<FoundEnds, NotRedis> {
         if self.missing == 0 {
             (self.missing, self.head) = (1, Head::default());
         }
@@ -71,10 +71,10 @@ impl Replies {
         while at < bytes.len() {
             at += if self.bulk > 0 { self.skip(&bytes[at..]) } else { self.line(&bytes[at..])? };
             if self.missing == 0 {
-                return Ok(Found { bytes: at, ended: Some(self.head) });
+                return Ok(FoundEnds { bytes: at, ended: Some(self.head) });
             }
         }
-        Ok(Found { bytes: at, ended: None })
+        Ok(FoundEnds { bytes: at, ended: None })
     }
 
     /// Skips bytes of a bulk string.
@@ -248,7 +248,7 @@ mod tests {
 
     /// Returns the replies in `bytes`, read in pieces of `size`.
     fn ends(bytes: &[u8], size: usize) -> Result<Vec<(usize, Head)>, NotRedis> {
-        let (mut replies, mut at, mut ends) = (Replies::default(), 0, Vec::new());
+        let (mut replies, mut at, mut ends) = (ReplyExtents::default(), 0, Vec::new());
         for piece in bytes.chunks(size) {
             let mut rest = piece;
             while !rest.is_empty() {
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_is_certain_to_come_belongs_to_the_string_and_does_not_end_it() {
-        let mut replies = Replies::default();
+        let mut replies = ReplyExtents::default();
         assert_eq!(replies.certain(), 0);
         for (bytes, certain) in [
             (&b"*2\r\n$1"[..], 0),
@@ -280,7 +280,7 @@ mod tests {
             (b"\r", 0),
             (b"\n$3\r\n", 3),
         ] {
-            assert_eq!(replies.read(bytes), Ok(Found { bytes: bytes.len(), ended: None }));
+            assert_eq!(replies.read(bytes), Ok(FoundEnds { bytes: bytes.len(), ended: None }));
             assert_eq!(replies.certain(), certain, "{bytes:?}");
         }
         assert!(replies.read(b"abc\r\n").is_ok_and(|found| found.ended.is_some()));

@@ -19,7 +19,7 @@ use crate::config::{Settings, UnixSocket};
 use crate::context::portable::Portable;
 use crate::context::worker::Worker;
 use crate::net::socket_file;
-use crate::net::sockets::{Inherited, Kind, Offer};
+use crate::net::sockets::{Inherited, Offer, SocketKind};
 use crate::net::tls::server::Server;
 
 /// As many connections may wait to be accepted as Redis lets wait (`tcp-backlog` in redis.conf).
@@ -49,7 +49,7 @@ pub struct Listeners {
 #[error("cannot listen on {place} ({why})")]
 pub struct CannotListen {
     /// What for.
-    pub kind: Kind,
+    pub kind: SocketKind,
     /// The address or path.
     pub place: String,
     /// What the system says.
@@ -70,16 +70,16 @@ impl Listeners {
         let of_worker = |_| Self { server: server.clone(), ..Self::default() };
         let mut all: Vec<Self> = (0..settings.workers).map(of_worker).collect();
         if let Some(listen) = &settings.listen {
-            let sockets = tcp(settings, Kind::Plain, listen, inherited)?;
+            let sockets = tcp(settings, SocketKind::Plain, listen, inherited)?;
             deal(sockets, &mut all, |worker| &mut worker.plain);
         }
         if let Some(tls) = &settings.tls {
-            let sockets = tcp(settings, Kind::Tls, &tls.listen, inherited)?;
+            let sockets = tcp(settings, SocketKind::Tls, &tls.listen, inherited)?;
             deal(sockets, &mut all, |worker| &mut worker.tls);
         }
         if let Some(socket) = &settings.unix_socket {
             let cannot = |why| CannotListen {
-                kind: Kind::Unix,
+                kind: SocketKind::Unix,
                 place: socket.path.display().to_string(),
                 why,
             };
@@ -99,13 +99,13 @@ impl Listeners {
         let (listen, tls) = (settings.listen.as_ref(), settings.tls.as_ref());
         let mut offers = Vec::new();
         for socket in &self.plain {
-            offers.push(Offer::of(Kind::Plain, listen.map_or("", |listen| listen), socket)?);
+            offers.push(Offer::of(SocketKind::Plain, listen.map_or("", |listen| listen), socket)?);
         }
         for socket in &self.tls {
-            offers.push(Offer::of(Kind::Tls, tls.map_or("", |tls| &tls.listen), socket)?);
+            offers.push(Offer::of(SocketKind::Tls, tls.map_or("", |tls| &tls.listen), socket)?);
         }
         if let (Some(socket), Some(unix)) = (&self.unix, &settings.unix_socket) {
-            offers.push(Offer::of(Kind::Unix, &unix.path.display().to_string(), socket)?);
+            offers.push(Offer::of(SocketKind::Unix, &unix.path.display().to_string(), socket)?);
         }
         Ok(offers)
     }
@@ -189,7 +189,7 @@ impl Doorkeeper for Rc<Worker> {
 /// One socket for each worker at least, and every one that was inherited.
 fn tcp(
     settings: &Settings,
-    kind: Kind,
+    kind: SocketKind,
     listen: &str,
     inherited: &mut Inherited,
 ) -> Result<Vec<std::net::TcpListener>, CannotListen> {

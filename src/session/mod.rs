@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep_until};
 
-use crate::also_claim::job::Job;
+use crate::also_claim::job::LockJob;
 use crate::catalogue::table::{self, Family, NO_COMMAND};
 use crate::client::memory::{ENTRY, Part};
 use crate::client::outbox::{Gather, Order, REPLIES_TO_STOP_READING, Target, Ticket};
@@ -537,7 +537,7 @@ impl Dialogue {
     }
 
     /// Starts a task that asks the data Redis and the masters.
-    fn on_both(&mut self, job: Job) -> bool {
+    fn on_both(&mut self, job: LockJob) -> bool {
         let Some(gate) = self.caller.worker.gate().cloned() else { return false };
         let engine = Rc::clone(self.caller.worker.engine());
         self.run_alone(|target| job.run(engine, gate, target))

@@ -12,8 +12,8 @@ use crate::client::outbox::{SentBack, Ticket};
 use crate::command::{Action, route};
 use crate::context::portable::Portable;
 use crate::data::connection::Ready;
-use crate::data::shared::Request;
-use crate::resp::extent::Replies as Frames;
+use crate::data::shared::SharedRequest;
+use crate::resp::extent::ReplyExtents as Frames;
 use crate::resp::requests::{Args, ProtocolError};
 
 /// From so many bytes on a request for the data Redis is passed on while it comes.
@@ -100,7 +100,7 @@ impl Dialogue {
         let Some(side) = &mut self.caller.side else { return };
         self.caller.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
         let bytes = as_drivers_send_it(args, raw).into();
-        side.share(Request { bytes, is_read, outbox: Rc::clone(&self.caller.outbox) });
+        side.share(SharedRequest { bytes, is_read, outbox: Rc::clone(&self.caller.outbox) });
     }
 
     /// The same of a long request while it comes.

@@ -23,7 +23,7 @@ const READING_US: i64 = 1_000;
 
 /// One reading of a master's clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct ClockReading {
     /// Time of the request.
     pub asked: Instant,
     /// Time of the answer.
@@ -32,7 +32,7 @@ pub struct Reading {
     pub unix_micros: i64,
 }
 
-impl Reading {
+impl ClockReading {
     /// Converts the reading to the clock by which proofs are judged.
     pub fn sample(&self, time: &UnixTime) -> Sample {
         sample(time.elapsed_us(self.asked), time.elapsed_us(self.answered), self.unix_micros)
@@ -76,7 +76,7 @@ pub struct Clocks {
 
 /// Conclusion from a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ShownClock {
     /// Nothing, or nothing yet.
     Nothing,
     /// A clock seems to have been set, so the others must be read as well. Reported once.
@@ -160,7 +160,7 @@ impl Clocks {
     }
 
     /// Records a reading of the clock of `master`.
-    pub fn read(&mut self, master: MasterId, sample: Sample) -> Shown {
+    pub fn read(&mut self, master: MasterId, sample: Sample) -> ShownClock {
         let shown = self.compare(master, sample);
         if self.past.is_known() {
             return shown;
@@ -170,20 +170,20 @@ impl Clocks {
         let learned = self.past.learn(&read, now_us, drift_ppm, self.quorum);
         match learned {
             Learned::Nothing => shown,
-            Learned::Waits => Shown::Unsure,
+            Learned::Waits => ShownClock::Unsure,
             Learned::Known(set) => {
                 self.epoch += 1;
                 set.iter().for_each(|(master, _)| self.begin_anew(*master));
-                if set.is_empty() { shown } else { Shown::Stepped(set) }
+                if set.is_empty() { shown } else { ShownClock::Stepped(set) }
             }
         }
     }
 
-    fn compare(&mut self, master: MasterId, sample: Sample) -> Shown {
+    fn compare(&mut self, master: MasterId, sample: Sample) -> ShownClock {
         let drift_ppm = self.drift_ppm;
         let noted = self.whose.get(master.index()).copied().flatten();
         let mut noted = noted.and_then(|whose| self.past.take(whose));
-        let Some(place) = self.clocks.get_mut(master.index()) else { return Shown::Nothing };
+        let Some(place) = self.clocks.get_mut(master.index()) else { return ShownClock::Nothing };
         let look = match place {
             Some(clock) => clock.look(sample),
             None => {
@@ -196,26 +196,26 @@ impl Clocks {
         let now_us = sample.received_us;
         let is_new = self.suspicion.is_none();
         if is_new && look == Look::Continues {
-            return Shown::Nothing;
+            return ShownClock::Nothing;
         }
         let begin = || (now_us, vec![None; self.clocks.len()]);
         let (since_us, looks) = self.suspicion.get_or_insert_with(begin);
         looks[master.index()] = Some(look);
         let is_due = now_us - *since_us > CONFIRMATION_US;
         match self.judge(is_due) {
-            None if is_new => Shown::Suspicion,
-            shown => shown.unwrap_or(Shown::Nothing),
+            None if is_new => ShownClock::Suspicion,
+            shown => shown.unwrap_or(ShownClock::Nothing),
         }
     }
 
     /// Records that a master cannot be read, so that it is not awaited.
-    pub fn lost_sight(&mut self, master: MasterId) -> Shown {
+    pub fn lost_sight(&mut self, master: MasterId) -> ShownClock {
         self.lost.insert(master);
-        self.judge(false).unwrap_or(Shown::Nothing)
+        self.judge(false).unwrap_or(ShownClock::Nothing)
     }
 
     /// Judges a suspicion once all other clocks have been read, or without them if it is due.
-    fn judge(&mut self, is_due: bool) -> Option<Shown> {
+    fn judge(&mut self, is_due: bool) -> Option<ShownClock> {
         let (_, looks) = self.suspicion.as_ref()?;
         let is_awaited = |(at, (clock, look)): (usize, (&Option<Clock>, &Option<Look>))| {
             clock.is_some() && look.is_none() && !self.lost.contains(MasterId::new(at))
@@ -232,19 +232,19 @@ impl Clocks {
             Finding::StoodStill(stopped_us) => {
                 (0..self.clocks.len()).for_each(|at| self.begin_anew(MasterId::new(at)));
                 self.past.forget();
-                Shown::StoodStill(stopped_us)
+                ShownClock::StoodStill(stopped_us)
             }
             Finding::Stepped(masters) => self.stepped(masters, &seen),
         })
     }
 
-    fn stepped(&mut self, masters: MasterSet, seen: &[(MasterId, Look)]) -> Shown {
+    fn stepped(&mut self, masters: MasterSet, seen: &[(MasterId, Look)]) -> ShownClock {
         masters.iter().for_each(|master| self.begin_anew(master));
         let by = |(master, look): &(MasterId, Look)| match look {
             Look::Stepped { least_us, most_us } => Some((*master, (least_us + most_us) / 2)),
             Look::Continues => None,
         };
-        Shown::Stepped(seen.iter().filter_map(by).collect())
+        ShownClock::Stepped(seen.iter().filter_map(by).collect())
     }
 
     fn begin_anew(&mut self, master: MasterId) {
@@ -279,7 +279,7 @@ mod tests {
                 let master_us = sent_us + 1_000 + 1_000 * off_ms;
                 let shown =
                     clocks.read(MasterId::new(master), sample(sent_us, sent_us + 2_000, master_us));
-                if let Shown::Stepped(masters) = shown {
+                if let ShownClock::Stepped(masters) = shown {
                     found.extend(masters.iter().map(|(master, _)| (master.index(), second)));
                 }
             }
@@ -324,8 +324,8 @@ mod tests {
         let mut read = |master, sent_us: i64, off_us| {
             clocks.read(MasterId::new(master), sample(sent_us, sent_us + 2_000, sent_us + off_us))
         };
-        (0..3).for_each(|master| assert_eq!(read(master, 0, 1_000), Shown::Nothing));
-        (1..=readings).map(|at| read(1, at * 10_000, 5_000_000) == Shown::Suspicion).collect()
+        (0..3).for_each(|master| assert_eq!(read(master, 0, 1_000), ShownClock::Nothing));
+        (1..=readings).map(|at| read(1, at * 10_000, 5_000_000) == ShownClock::Suspicion).collect()
     }
 
     #[test]
@@ -340,18 +340,18 @@ mod tests {
             let mut clocks = clocks();
             let at = |us: i64, off_us| sample(us, us + 2_000, us + off_us);
             for master in [set, other, lost] {
-                assert_eq!(clocks.read(master, at(0, 1_000)), Shown::Nothing);
+                assert_eq!(clocks.read(master, at(0, 1_000)), ShownClock::Nothing);
             }
             if is_lost_before {
-                assert_eq!(clocks.lost_sight(lost), Shown::Nothing);
+                assert_eq!(clocks.lost_sight(lost), ShownClock::Nothing);
             }
-            assert_eq!(clocks.read(set, at(SECOND_US, 9_000_000)), Shown::Suspicion);
+            assert_eq!(clocks.read(set, at(SECOND_US, 9_000_000)), ShownClock::Suspicion);
             let mut shown = clocks.read(other, at(SECOND_US, 1_000));
             if !is_lost_before {
-                assert_eq!(shown, Shown::Nothing, "the third may still be read");
+                assert_eq!(shown, ShownClock::Nothing, "the third may still be read");
                 shown = clocks.lost_sight(lost);
             }
-            assert!(matches!(shown, Shown::Stepped(masters) if masters[0].0 == set));
+            assert!(matches!(shown, ShownClock::Stepped(masters) if masters[0].0 == set));
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::clock::{self, Instant};
-use super::clocks::Reading;
+use super::clocks::ClockReading;
 use crate::decision::quorum::MasterId;
 
 /// Placeholder for a master whose clock has not been read yet.
@@ -93,7 +93,7 @@ impl UnixTime {
     }
 
     /// Records a reading of the clock of `master`. Returns its maximum error in microseconds.
-    pub fn read(&self, master: MasterId, reading: &Reading) -> i64 {
+    pub fn read(&self, master: MasterId, reading: &ClockReading) -> i64 {
         let took = reading.answered.saturating_duration_since(reading.asked);
         let micros = reading.unix_micros - self.elapsed_us(reading.asked + took / 2);
         // Add a millisecond because reading either clock takes time.

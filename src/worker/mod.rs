@@ -20,7 +20,7 @@ use crate::handover::worker_control::Orders;
 use crate::masters::dial::Dial;
 use crate::masters::roster::keeper::Keeper;
 use crate::masters::side_connection::Errands;
-use crate::masters::watch::Watch;
+use crate::masters::watch::MasterWatch;
 use crate::session::listener::Listeners;
 
 pub use threads::{on_one_thread, serve};
@@ -125,7 +125,7 @@ impl Worker {
         tokio::task::spawn_local(Keeper::new(self.errands(dial.clone())).run());
         for link in self.engine.links() {
             let (master, address) = (link.master(), link.address().clone());
-            let watch = Watch { master, address, electorate: Arc::clone(&electorate) };
+            let watch = MasterWatch { master, address, electorate: Arc::clone(&electorate) };
             tokio::task::spawn_local(Rc::new(watch).run(dial.clone()));
         }
     }

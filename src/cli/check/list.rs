@@ -131,6 +131,6 @@ mod tests {
     fn one_instance_with_two_names_is_a_fault() {
         let mut list = list(&["-1", "-2", "-2"]);
         list.addresses[2] = "localhost:2".to_owned();
-        assert!(list.fault(None).expect("one has two votes").contains("named twice"));
+        assert!(list.fault(None).expect("one has two votes").contains("listed twice"));
     }
 }

@@ -8,7 +8,7 @@ use crate::catalogue::{keys, names};
 use crate::command::{Action, outlook};
 use crate::data::advice::Notes;
 use crate::data::advice::unmatched::Unmatched;
-use crate::names::kind::Kind;
+use crate::names::kind::LockSign;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
@@ -75,7 +75,7 @@ fn look_for_locks(notes: &Notes, command: u16, key: &[u8], args: Args<'_>) {
         }
         Command::SetNx => notes.claimed(key, SETNX),
         Command::DelEx | Command::DelIfEq if args.len() > 2 => {
-            notes.claimed(key, Kind::DeleteIfEqual.title());
+            notes.claimed(key, LockSign::DeleteIfEqual.title());
         }
         Command::Eval | Command::EvalSha => {
             let word = args.at(1);
@@ -91,10 +91,10 @@ fn look_for_locks(notes: &Notes, command: u16, key: &[u8], args: Args<'_>) {
 }
 
 /// What a `SET` with options is, if it only sets what is not there.
-fn claim(args: Args<'_>) -> Option<Kind> {
+fn claim(args: Args<'_>) -> Option<LockSign> {
     let has = |names: &[&str]| args.from(3).iter().any(|word| is(word, names));
     let has_ttl = || has(&["px", "ex", "pxat", "exat"]);
-    has(&["nx"]).then(|| if has_ttl() { Kind::Claim } else { Kind::ClaimForGood })
+    has(&["nx"]).then(|| if has_ttl() { LockSign::Claim } else { LockSign::ClaimForGood })
 }
 
 #[cfg(test)]

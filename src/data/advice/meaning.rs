@@ -2,7 +2,7 @@
 
 use crate::lua::program::Program;
 use crate::lua::{Shape, recognise};
-use crate::names::kind::Kind;
+use crate::names::kind::LockSign;
 use crate::resp::word::is;
 
 /// Whether a script does the same with all its keys, as far as its text shows.
@@ -11,13 +11,13 @@ pub fn goes_through_all_keys(text: &[u8]) -> bool {
 }
 
 /// Returns what a script does with its first key, if it is an operation of locks.
-pub fn kind_of(text: &[u8]) -> Option<Kind> {
+pub fn kind_of(text: &[u8]) -> Option<LockSign> {
     match recognise(text) {
-        Some(Shape::Claim { .. }) => Some(Kind::ClaimScript),
-        Some(Shape::Acquire { .. }) => Some(Kind::AcquireScript),
-        Some(Shape::Extend { .. }) => Some(Kind::ExtendScript),
-        Some(Shape::Release { .. }) => Some(Kind::ReleaseScript),
-        None => looks_like_a_lock(text).then_some(Kind::LockScript),
+        Some(Shape::Claim { .. }) => Some(LockSign::ClaimScript),
+        Some(Shape::Acquire { .. }) => Some(LockSign::AcquireScript),
+        Some(Shape::Extend { .. }) => Some(LockSign::ExtendScript),
+        Some(Shape::Release { .. }) => Some(LockSign::ReleaseScript),
+        None => looks_like_a_lock(text).then_some(LockSign::LockScript),
     }
 }
 

@@ -11,7 +11,7 @@ use sha1_smol::{Digest, Sha1};
 
 use super::meaning::{goes_through_all_keys, kind_of};
 use crate::lua::text_of;
-use crate::names::kind::Kind;
+use crate::names::kind::LockSign;
 
 /// Maximum scripts remembered, by text and by SHA1. An application that writes values into its texts has more; later
 /// ones are ignored.
@@ -24,7 +24,7 @@ const LONGEST_TEXT: usize = 8 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
     /// Kind of script that was recognised.
-    pub kind: Kind,
+    pub kind: LockSign,
     /// Whether it does the same with all its keys; otherwise only the first one counts.
     pub is_of_all_keys: bool,
 }
@@ -112,7 +112,7 @@ mod tests {
         let scripts = LockScripts::default();
         let own = [RELEASE, b" "].concat();
         assert_eq!(scripts.sha(sha(&own).as_bytes()), None);
-        let found = Some(Use { kind: Kind::ReleaseScript, is_of_all_keys: false });
+        let found = Some(Use { kind: LockSign::ReleaseScript, is_of_all_keys: false });
         assert_eq!((scripts.text(&own), scripts.text(&own)), (found, found));
         assert_eq!(scripts.sha(sha(&own).to_uppercase().as_bytes()), found);
         assert_eq!((scripts.text(COUNT), scripts.sha(sha(COUNT).as_bytes())), (None, None));
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_library_is_known_before_it_sends_the_text() {
         let known = LockScripts::default().sha(b"c3f8721cbb97f72bc19e972846bd7aaf91901658");
-        assert_eq!(known.map(|it| it.kind), Some(Kind::ReleaseScript));
+        assert_eq!(known.map(|it| it.kind), Some(LockSign::ReleaseScript));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::task::{Context, Waker};
 
 use super::{Awaited, DataConnection, REQUESTS_TO_STOP_READING, Ready, Stage};
 use crate::catalogue::reserved::MARK;
-use crate::data::answers::Said;
-use crate::data::setup::{Setup, Step};
+use crate::data::answers::DataAnswer;
+use crate::data::setup::{Setup, SetupStep};
 use crate::operation::request;
 
 impl DataConnection {
@@ -88,17 +88,17 @@ impl DataConnection {
     }
 
     /// Undoes a refused step. The request that waits for it gets the error, as from a single Redis, and does not run.
-    pub(super) fn step_answered(&mut self, step: Step, error: Option<&[u8]>) {
+    pub(super) fn step_answered(&mut self, step: SetupStep, error: Option<&[u8]>) {
         let Some(error) = error else { return };
-        if step != Step::Optional {
+        if step != SetupStep::Optional {
             self.refuse(error);
         }
         self.setup.undo(step);
     }
 
     /// Asks again later if the question was not answered.
-    pub(super) fn question_answered(&mut self, said: Said<'_>) {
-        if let Said::NotNow(error) = said {
+    pub(super) fn question_answered(&mut self, said: DataAnswer<'_>) {
+        if let DataAnswer::NotNow(error) = said {
             self.is_questioned = false;
             self.refuse(error);
         }

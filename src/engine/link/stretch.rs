@@ -149,19 +149,19 @@ fn micros(answer: &Answer<'_>) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::masters::electorate::Sight;
+    use crate::masters::electorate::MasterSight;
     use crate::masters::facts::Facts;
     use crate::masters::roster::marks::Marks;
     use crate::resp::answer::Decoder;
-    use crate::time::clocks::Reading;
+    use crate::time::clocks::ClockReading;
 
     /// Looks at the only master twice. Its clock is read once more if it was set.
     fn read_clock(link: &Link, ahead_us: i64) {
         for _ in 0..2 {
             let (asked, unix_micros) = (clock::now(), micros_now(link) + ahead_us);
-            let reading = Reading { asked, answered: clock::now(), unix_micros };
+            let reading = ClockReading { asked, answered: clock::now(), unix_micros };
             let (marks, facts) = (Marks::default(), Facts::for_tests());
-            let sight = Sight { marks, facts, has_older: false, note: None };
+            let sight = MasterSight { marks, facts, has_older: false, note: None };
             link.electorate.looked_at(link.master, sight, Some(reading));
         }
     }

@@ -5,8 +5,11 @@ use super::*;
 const PROVISIONAL: &str = "? 7 0;0 0";
 
 fn electorate() -> Electorate {
-    let terms =
-        Terms { quorum: Quorum::of(3), restart_wait: Duration::ZERO, cold_start: ColdStart::Trust };
+    let terms = ElectorateTerms {
+        quorum: Quorum::of(3),
+        restart_wait: Duration::ZERO,
+        cold_start: ColdStart::Trust,
+    };
     let address = |port| format!("nowhere:{port}").parse().expect("an address");
     Electorate::new(terms, 0.01, (1..=3).map(address).collect())
 }
@@ -15,8 +18,8 @@ fn electorate() -> Electorate {
 fn look_at(electorate: &Electorate, master: MasterId, mark: &str, seconds: i64) {
     let asked = clock::now();
     let unix_micros = electorate.unix_time().elapsed_us(asked) + seconds * 1_000_000;
-    let reading = Reading { asked, answered: clock::now(), unix_micros };
-    let sight = Sight {
+    let reading = ClockReading { asked, answered: clock::now(), unix_micros };
+    let sight = MasterSight {
         marks: Marks::showing(&[mark]),
         facts: Facts::for_tests(),
         has_older: false,

@@ -17,7 +17,7 @@ use crate::decision::roster::roster::{Accepted, Change, Presence};
 
 /// A master's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct AcceptorAnswer {
     /// The master's identity as it shows it.
     pub presence: Presence,
     /// The answer about the roster; `None` if the master knows no roster.
@@ -58,7 +58,7 @@ pub fn said(
     run_id: &str,
     reply: Option<u64>,
     value: &Value,
-) -> RedisResult<Said> {
+) -> RedisResult<AcceptorAnswer> {
     let words: Vec<String> = redis::from_redis_value_ref(value)?;
     let [how, promised, accepted, state, mark] = &words[..] else { return Err(malformed()) };
     let presence = presence(mark, run_id);
@@ -76,7 +76,7 @@ pub fn said(
         }),
         _ => return Err(malformed()),
     };
-    Ok(Said { presence, answer })
+    Ok(AcceptorAnswer { presence, answer })
 }
 
 /// Parses the state from a stored stamp; `None` if there is none.

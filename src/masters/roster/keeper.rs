@@ -28,7 +28,7 @@ use crate::decision::roster::mark::Kind;
 use crate::decision::roster::roster::{Accepted, Change, Roster, Stage, Voters};
 use crate::decision::roster::seats::{Seats, at_place};
 use crate::masters::dial::Dial;
-use crate::masters::electorate::Sight;
+use crate::masters::electorate::MasterSight;
 use crate::masters::side_connection::{Errands, Failed};
 use crate::time::clock::{self, Instant};
 
@@ -184,7 +184,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Takes over the newest roster that a quorum holds. If the masters disagree, brings them to agreement first.
-    async fn learn(&self, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+    async fn learn(&self, sights: &[Option<MasterSight>]) -> Result<Turn, Failed> {
         let (known, held) = (self.roster.borrow().clone(), self.usable_rosters(sights));
         match learning::lesson(&known, self.errands.quorum, &held) {
             None => Ok(Turn::Idle),
@@ -194,13 +194,13 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Returns the rosters that masters hold, except for foundings that nobody can finish.
-    fn usable_rosters<'a>(&self, sights: &'a [Option<Sight>]) -> Vec<&'a Accepted> {
+    fn usable_rosters<'a>(&self, sights: &'a [Option<MasterSight>]) -> Vec<&'a Accepted> {
         let shown = self.shown_ever(sights);
         let is_usable = |held: &&Accepted| !founding::is_lost(&held.value, &shown);
         rosters(sights).into_iter().filter(is_usable).collect()
     }
 
-    async fn take_over(&self, sights: &[Option<Sight>], decided: &Accepted) -> Turn {
+    async fn take_over(&self, sights: &[Option<MasterSight>], decided: &Accepted) -> Turn {
         if founding::is_overtaken(&self.roster.borrow(), &decided.value) {
             self.roster.take();
         }
@@ -209,7 +209,11 @@ impl<D: Dial + Clone> Keeper<D> {
         turn
     }
 
-    async fn settle(&self, sights: &[Option<Sight>], newest: &Roster) -> Result<Turn, Failed> {
+    async fn settle(
+        &self,
+        sights: &[Option<MasterSight>],
+        newest: &Roster,
+    ) -> Result<Turn, Failed> {
         // Change nothing for a list that needs correcting, or may need it.
         let is_clear = || self.has_looked(sights) && beginning::clusters(sights).len() < 2;
         if !self.errands.electorate.serves() && !is_clear() {
@@ -229,7 +233,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Whether all masters of the list were seen, or the others had time to appear.
-    fn has_looked(&self, sights: &[Option<Sight>]) -> bool {
+    fn has_looked(&self, sights: &[Option<MasterSight>]) -> bool {
         sights.iter().all(Option::is_some) || self.started.elapsed() >= FIRST_LOOKS
     }
 
@@ -261,8 +265,8 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Gives the roster to members that were admitted without it, and to founders before they get their marks.
-    async fn catch_up(&self, sights: &[Option<Sight>], decided: &Accepted) {
-        let is_behind = |(_, sight): &(MasterId, &Sight)| {
+    async fn catch_up(&self, sights: &[Option<MasterSight>], decided: &Accepted) {
+        let is_behind = |(_, sight): &(MasterId, &MasterSight)| {
             let (held, mark) = (sight.marks.roster(), sight.marks.mark());
             sight.facts.bar.is_none()
                 && learning::is_behind(decided, held, mark, &sight.facts.run_id)
@@ -277,14 +281,14 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Removes the remains of foundings that this cluster has overtaken; their masters are members that have
     /// forgotten. Returns whether there were any.
-    async fn clear_rests(&self, sights: &[Option<Sight>]) -> Result<bool, Failed> {
+    async fn clear_rests(&self, sights: &[Option<MasterSight>]) -> Result<bool, Failed> {
         let roster = self.roster.borrow().clone();
         let is_another = |state: &&Accepted| state.value.cluster != roster.cluster;
         if !rosters(sights).iter().any(is_another) {
             return Ok(false);
         }
         let shown = self.shown_ever(sights);
-        let is_rest = |(_, sight): &(MasterId, &Sight)| {
+        let is_rest = |(_, sight): &(MasterId, &MasterSight)| {
             let (left, mark) = (sight.marks.roster(), sight.marks.any());
             left.is_some_and(|left| {
                 founding::is_rest((&left.value, mark.as_ref()), &roster, &shown)
@@ -298,7 +302,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Removes a master's marks and roster if they are unchanged since the probe.
-    async fn forget(&self, master: MasterId, sight: &Sight) -> Result<bool, Failed> {
+    async fn forget(&self, master: MasterId, sight: &MasterSight) -> Result<bool, Failed> {
         let is_same = self.remark(master, sight, None, Keys::Keep).await?;
         if is_same {
             let errand = self.errands.to(master).await?;
@@ -320,7 +324,7 @@ impl<D: Dial + Clone> Keeper<D> {
     async fn remark(
         &self,
         master: MasterId,
-        sight: &Sight,
+        sight: &MasterSight,
         by: Option<&Kind>,
         keys: Keys,
     ) -> Result<bool, Failed> {
@@ -331,7 +335,7 @@ impl<D: Dial + Clone> Keeper<D> {
     async fn set_marks(
         &self,
         master: MasterId,
-        sight: &Sight,
+        sight: &MasterSight,
         remark: &redis::Cmd,
     ) -> Result<bool, Failed> {
         let errand = self.errands.to(master).await?;
@@ -366,8 +370,8 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Returns what each master of the list has shown since the roster was learned.
-    fn shown(&self, sights: &[Option<Sight>]) -> Vec<Option<Shown>> {
-        let show = |(at, sight): (usize, &Option<Sight>)| {
+    fn shown(&self, sights: &[Option<MasterSight>]) -> Vec<Option<Shown>> {
+        let show = |(at, sight): (usize, &Option<MasterSight>)| {
             let sight = sight.as_ref().filter(|sight| sight.facts.at >= self.learned.get())?;
             Some(sight.shown(self.address(MasterId::new(at))))
         };
@@ -375,8 +379,8 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Returns what each master of the list last showed, which is enough to identify it.
-    fn shown_ever(&self, sights: &[Option<Sight>]) -> Vec<Option<Shown>> {
-        let show = |(at, sight): (usize, &Option<Sight>)| {
+    fn shown_ever(&self, sights: &[Option<MasterSight>]) -> Vec<Option<Shown>> {
+        let show = |(at, sight): (usize, &Option<MasterSight>)| {
             Some(sight.as_ref()?.shown(self.address(MasterId::new(at))))
         };
         sights.iter().enumerate().map(show).collect()
@@ -396,12 +400,12 @@ impl<D: Dial + Clone> Keeper<D> {
 }
 
 /// Returns the rosters that masters hold.
-fn rosters(sights: &[Option<Sight>]) -> Vec<&Accepted> {
+fn rosters(sights: &[Option<MasterSight>]) -> Vec<&Accepted> {
     distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect()
 }
 
 /// Returns the masters that were seen, each process once.
-fn distinct(sights: &[Option<Sight>]) -> impl Iterator<Item = (MasterId, &Sight)> {
+fn distinct(sights: &[Option<MasterSight>]) -> impl Iterator<Item = (MasterId, &MasterSight)> {
     let seen = sights.iter().enumerate().filter_map(|(at, sight)| Some((at, sight.as_ref()?)));
     seen.filter(|(at, sight)| {
         let before = sights[..*at].iter().flatten();

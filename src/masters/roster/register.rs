@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use super::acceptor::{self, Said};
+use super::acceptor::{self, AcceptorAnswer};
 use crate::decision::quorum::MasterId;
 use crate::decision::register::ballot::Ballot;
 use crate::decision::register::proposer::{Outcome, Proposer, Request, Step};
 use crate::decision::roster::roster::{Accepted, Change, Roster, Voters};
 use crate::masters::dial::Dial;
-use crate::masters::electorate::Sight;
+use crate::masters::electorate::MasterSight;
 use crate::masters::side_connection::{Errand, Errands, Failed};
 use crate::time::clock;
 
@@ -106,7 +106,7 @@ impl<D: Dial> Register<'_, D> {
         // Only members' answers count. A master without a member's mark has nothing to say.
         let may_speak = |master: MasterId| {
             let sight = sights[master.index()].as_ref();
-            let is_marked = |sight: &Sight| sight.marks.mark()?.version();
+            let is_marked = |sight: &MasterSight| sight.marks.mark()?.version();
             self.voters != Voters::Members || sight.and_then(is_marked).is_some()
         };
         let mut opening: FuturesUnordered<_> = seen.map(open).collect();
@@ -148,7 +148,7 @@ impl<D: Dial> Register<'_, D> {
         let deadline = clock::now() + ROUND;
         while let Ok(Some((master, said))) = tokio::time::timeout_at(deadline, answers.next()).await
         {
-            let Some(Said { presence, answer: Some(answer) }) = said else { continue };
+            let Some(AcceptorAnswer { presence, answer: Some(answer) }) = said else { continue };
             if let crate::decision::register::proposer::Answer::Promised(state) = &answer {
                 known.insert(state.accepted, state.clone());
             }
@@ -166,7 +166,7 @@ impl<D: Dial> Register<'_, D> {
         request: &Request<Change>,
         after: Option<&Accepted>,
         reply: Option<u64>,
-    ) -> Option<Said> {
+    ) -> Option<AcceptorAnswer> {
         let all_speak = self.voters != Voters::Members;
         let command = acceptor::command(request, after, all_speak);
         let answer = command.query_async(&mut errand.connection.clone()).await.ok()?;

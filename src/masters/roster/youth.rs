@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::ColdStart;
 use crate::decision::quorum::{MasterId, MasterSet};
-use crate::masters::electorate::Terms;
+use crate::masters::electorate::ElectorateTerms;
 use crate::masters::facts::Facts;
 use crate::time::clock::Instant;
 
@@ -29,7 +29,7 @@ pub struct Trusted {
 ///
 /// # Errors
 /// Returns one sentence about the condition that is awaited.
-pub fn trusted(terms: &Terms, facts: &[&Facts]) -> Result<Trusted, String> {
+pub fn trusted(terms: &ElectorateTerms, facts: &[&Facts]) -> Result<Trusted, String> {
     let of = |is: &dyn Fn(&Facts) -> bool| -> MasterSet {
         let those = facts.iter().enumerate().filter(|(_, facts)| is(facts));
         those.map(|(at, _)| MasterId::new(at)).collect()
@@ -79,7 +79,8 @@ mod tests {
     }
 
     fn who(cold_start: ColdStart, uptimes: &[u64]) -> Option<Vec<usize>> {
-        let terms = Terms { quorum: Quorum::of(uptimes.len()), restart_wait: WAIT, cold_start };
+        let terms =
+            ElectorateTerms { quorum: Quorum::of(uptimes.len()), restart_wait: WAIT, cold_start };
         let all = facts(uptimes);
         let trusted = trusted(&terms, &all.iter().collect::<Vec<_>>()).ok()?;
         Some(trusted.masters.iter().map(MasterId::index).collect())

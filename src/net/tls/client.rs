@@ -18,7 +18,7 @@ pub struct Files {
 }
 
 /// Opens TLS connections to masters.
-pub type Client = Current<Files>;
+pub type TlsClient = Current<Files>;
 
 impl super::Files for Files {
     type Handshakes = TlsConnector;

@@ -9,14 +9,14 @@ use crate::decision::roster::anew::{self, Task};
 use crate::decision::roster::mark::Kind;
 use crate::decision::roster::roster::{Change, Roster, Voters};
 use crate::masters::dial::Dial;
-use crate::masters::electorate::Sight;
+use crate::masters::electorate::MasterSight;
 use crate::masters::side_connection::Failed;
 
 impl<D: Dial + Clone> Keeper<D> {
     /// Lets members rest when too few remember, and begins anew with those that have rested.
     pub(super) async fn begin_anew(
         self: &Rc<Self>,
-        sights: &[Option<Sight>],
+        sights: &[Option<MasterSight>],
         roster: &Roster,
         by_place: &[Option<Shown>],
     ) -> Result<Turn, Failed> {
@@ -29,7 +29,7 @@ impl<D: Dial + Clone> Keeper<D> {
 
     fn next_anew(
         &self,
-        sights: &[Option<Sight>],
+        sights: &[Option<MasterSight>],
         roster: &Roster,
         by_place: &[Option<Shown>],
     ) -> Option<Task> {
@@ -47,7 +47,11 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Gives members a provisional mark and keeps all their keys.
-    async fn let_rest(&self, sights: &[Option<Sight>], places: MasterSet) -> Result<Turn, Failed> {
+    async fn let_rest(
+        &self,
+        sights: &[Option<MasterSight>],
+        places: MasterSet,
+    ) -> Result<Turn, Failed> {
         for master in places.iter().filter_map(|place| self.master_at(place)) {
             let Some(sight) = &sights[master.index()] else { continue };
             let kind = Kind::Provisional { nonce: fastrand::u64(1..) };

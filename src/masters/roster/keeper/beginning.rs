@@ -12,7 +12,7 @@ use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Change, Member, Roster, Stage, Standing, Voters};
 use crate::decision::roster::seats::{at_place, seats};
 use crate::masters::dial::Dial;
-use crate::masters::electorate::{FIRST_VERSION, Sight};
+use crate::masters::electorate::{FIRST_VERSION, MasterSight};
 use crate::masters::facts::Facts;
 use crate::masters::roster::marks::Marks;
 use crate::masters::roster::youth::trusted;
@@ -21,7 +21,10 @@ use crate::operation::verdict::Obstacle;
 use crate::time::clock;
 
 impl<D: Dial + Clone> Keeper<D> {
-    pub(super) async fn begin(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+    pub(super) async fn begin(
+        self: &Rc<Self>,
+        sights: &[Option<MasterSight>],
+    ) -> Result<Turn, Failed> {
         if !self.has_looked(sights) {
             return Ok(Turn::Idle);
         }
@@ -41,7 +44,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Abandons a founding that nobody can finish. What masters keep of it is cleared like other remains.
-    fn give_up_founding(&self, sights: &[Option<Sight>]) {
+    fn give_up_founding(&self, sights: &[Option<MasterSight>]) {
         let known = &mut *self.roster.borrow_mut();
         let is_lost = founding::is_lost(known, &self.shown_ever(sights));
         if is_lost {
@@ -54,9 +57,10 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Returns a condition that prevents any beginning.
-    fn obstacle(&self, sights: &[Option<Sight>]) -> Option<String> {
-        let seen =
-            |is: fn(&Sight) -> bool| sights.iter().position(|sight| sight.as_ref().is_some_and(is));
+    fn obstacle(&self, sights: &[Option<MasterSight>]) -> Option<String> {
+        let seen = |is: fn(&MasterSight) -> bool| {
+            sights.iter().position(|sight| sight.as_ref().is_some_and(is))
+        };
         if let Some(at) = seen(|sight| sight.has_older) {
             return Some(format!(
                 "a proxy of the version before, which knows no marks, is connected to {}: stop all of \
@@ -66,7 +70,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
         for (at, sight) in sights.iter().enumerate() {
             let Some(sight) = sight else { continue };
-            let is_same = |other: &&Option<Sight>| {
+            let is_same = |other: &&Option<MasterSight>| {
                 other.as_ref().is_some_and(|other| other.facts.run_id == sight.facts.run_id)
             };
             if let Some(before) = sights[..at].iter().position(|other| is_same(&other)) {
@@ -83,7 +87,7 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Returns a sentence about a master of the list that belongs to a different cluster than the others, or than it
     /// should.
-    fn stranger(&self, sights: &[Option<Sight>], known: &Roster) -> Option<String> {
+    fn stranger(&self, sights: &[Option<MasterSight>], known: &Roster) -> Option<String> {
         let clusters = clusters(sights);
         if known.version == 0 {
             // Without a roster, masters of a list that agree with each other may have lost it.
@@ -117,7 +121,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Founds a cluster while none is known, once all masters of the list are there.
-    async fn found(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+    async fn found(self: &Rc<Self>, sights: &[Option<MasterSight>]) -> Result<Turn, Failed> {
         let rests: Vec<_> = rests(sights).collect();
         if rests.is_empty() {
             self.waits_since.set(None);
@@ -133,7 +137,7 @@ impl<D: Dial + Clone> Keeper<D> {
         if !unseen.is_empty() {
             return self.wait_for(self.missing(&unseen));
         }
-        let founders: Vec<&Sight> = sights.iter().flatten().collect();
+        let founders: Vec<&MasterSight> = sights.iter().flatten().collect();
         match self.founders(&founders) {
             Ok(_) if !rests.is_empty() => self.clear().await,
             Ok(roster) => {
@@ -180,7 +184,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Returns the roster of a new cluster, or why there is none yet.
-    fn founders(&self, sights: &[&Sight]) -> Result<Roster, Obstacle> {
+    fn founders(&self, sights: &[&MasterSight]) -> Result<Roster, Obstacle> {
         for (at, sight) in sights.iter().enumerate() {
             if let Some(bar) = &sight.facts.bar {
                 let why = format!("{}: {bar}", self.address(MasterId::new(at)));
@@ -213,14 +217,14 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Finishes the founding of a known roster, or serves it.
     async fn join(
         self: &Rc<Self>,
-        sights: &[Option<Sight>],
+        sights: &[Option<MasterSight>],
         known: Roster,
     ) -> Result<Turn, Failed> {
         let shown = self.shown_ever(sights);
         let found = seats(&known, &self.addresses(), &shown, &self.seats.borrow());
         *self.seats.borrow_mut() = found.clone();
         let is_unknown =
-            |(at, sight): (usize, &Option<Sight>)| sight.is_some() && found[at].is_none();
+            |(at, sight): (usize, &Option<MasterSight>)| sight.is_some() && found[at].is_none();
         let unknown = sights.iter().enumerate().position(is_unknown);
         let marked: Vec<usize> = (0..sights.len())
             .filter(|at| sights[*at].as_ref().is_some_and(|sight| sight.marks.any().is_some()))
@@ -288,13 +292,13 @@ impl<D: Dial + Clone> Keeper<D> {
     /// probe may have forgotten locks too, because the cluster may be in service by now.
     async fn mark_founders(
         &self,
-        sights: &[Option<Sight>],
+        sights: &[Option<MasterSight>],
         known: &Roster,
         by_place: &[Option<Shown>],
     ) -> Result<Turn, Failed> {
         for place in founding::unmarked(known, by_place).iter() {
             let Some(master) = self.master_at(place) else { continue };
-            let holds_it = |sight: &&Sight| {
+            let holds_it = |sight: &&MasterSight| {
                 sight.marks.roster().is_some_and(|state| state.value.cluster == known.cluster)
             };
             let sight = sights[master.index()].as_ref().filter(holds_it);
@@ -310,7 +314,7 @@ impl<D: Dial + Clone> Keeper<D> {
 /// Masters of the list, by the cluster that their marks name.
 pub(super) type Clusters = BTreeMap<String, Vec<usize>>;
 
-pub(super) fn clusters(sights: &[Option<Sight>]) -> Clusters {
+pub(super) fn clusters(sights: &[Option<MasterSight>]) -> Clusters {
     let mut clusters = Clusters::new();
     for (at, sight) in sights.iter().enumerate() {
         let mark = sight.as_ref().and_then(|sight| sight.marks.any());
@@ -322,13 +326,13 @@ pub(super) fn clusters(sights: &[Option<Sight>]) -> Clusters {
 }
 
 /// Returns the cluster of the roster that a master holds, or an empty name if it holds none.
-fn held(sight: &Option<Sight>) -> Option<&str> {
+fn held(sight: &Option<MasterSight>) -> Option<&str> {
     let roster = sight.as_ref()?.marks.roster();
     Some(roster.map_or("", |state| &state.value.cluster))
 }
 
 /// Returns the masters that have remains of a cluster.
-fn rests(sights: &[Option<Sight>]) -> impl Iterator<Item = (MasterId, &Sight)> {
+fn rests(sights: &[Option<MasterSight>]) -> impl Iterator<Item = (MasterId, &MasterSight)> {
     let is_rest = |marks: &Marks| marks.any().is_some() || marks.roster().is_some();
     distinct(sights).filter(move |(_, sight)| is_rest(&sight.marks))
 }

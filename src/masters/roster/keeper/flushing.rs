@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use super::{Keeper, LOOK_TIMEOUT};
 use crate::decision::quorum::MasterId;
 use crate::masters::dial::Dial;
-use crate::masters::electorate::Sight;
+use crate::masters::electorate::MasterSight;
 use crate::masters::side_connection::Failed;
 use crate::operation::register::ask;
 
@@ -20,7 +20,7 @@ struct Missed {
 
 impl<D: Dial + Clone> Keeper<D> {
     /// Has voters repeat flushes that others have done. Failures are retried in the next turn.
-    pub(super) async fn complete_flushes(&self, sights: &[Option<Sight>]) {
+    pub(super) async fn complete_flushes(&self, sights: &[Option<MasterSight>]) {
         let voters = self.errands.electorate.voters();
         let shown: Vec<(MasterId, Vec<u64>)> = voters
             .iter()

@@ -13,7 +13,7 @@ use crate::decision::roster::mark::{Kind, Mark};
 use crate::decision::roster::roster::{Change, Roster, Standing, Voters};
 use crate::decision::roster::seats::seats;
 use crate::masters::dial::Dial;
-use crate::masters::electorate::Sight;
+use crate::masters::electorate::MasterSight;
 use crate::masters::roster::copy::{Copying, Source};
 use crate::masters::roster::register::Changed;
 use crate::masters::side_connection::Failed;
@@ -26,7 +26,10 @@ const BEGINS: Duration = Duration::from_secs(2);
 const CALM: Duration = Duration::from_secs(120);
 
 impl<D: Dial + Clone> Keeper<D> {
-    pub(super) async fn tend(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+    pub(super) async fn tend(
+        self: &Rc<Self>,
+        sights: &[Option<MasterSight>],
+    ) -> Result<Turn, Failed> {
         self.follow(sights);
         let roster = self.roster.borrow().clone();
         let by_place = self.shown_by_place(&roster, &self.shown(sights));
@@ -57,7 +60,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Counts votes by the roster that this proxy knows, whether or not all marks have been raised to it.
-    pub(super) fn follow(&self, sights: &[Option<Sight>]) {
+    pub(super) fn follow(&self, sights: &[Option<MasterSight>]) {
         let roster = self.roster.borrow();
         let shown = self.shown_ever(sights);
         let found = seats(&roster, &self.addresses(), &shown, &self.seats.borrow());
@@ -68,7 +71,7 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Raises all due marks at once. Copying waits until this is done.
     async fn raise_marks(
         &self,
-        sights: &[Option<Sight>],
+        sights: &[Option<MasterSight>],
         tasks: &[(MasterId, Task)],
     ) -> Result<Turn, Failed> {
         let marks = tasks.iter().filter_map(|(_, task)| match task {
@@ -98,7 +101,7 @@ impl<D: Dial + Clone> Keeper<D> {
 
     async fn act(
         self: &Rc<Self>,
-        sights: &[Option<Sight>],
+        sights: &[Option<MasterSight>],
         roster: &Roster,
         by_place: &[Option<Shown>],
         place: MasterId,
@@ -145,7 +148,7 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Empties a master that is out, if enough others remain to restore its data.
     async fn empty(
         &self,
-        sights: &[Option<Sight>],
+        sights: &[Option<MasterSight>],
         roster: &Roster,
         by_place: &[Option<Shown>],
         place: MasterId,
@@ -170,7 +173,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Whether another proxy has begun to copy to this master and may still be doing so.
-    fn is_given_back_by_others(&self, place: MasterId, sight: &Sight) -> bool {
+    fn is_given_back_by_others(&self, place: MasterId, sight: &MasterSight) -> bool {
         let mark = sight.marks.mark();
         let Some(&Mark { kind: Kind::Provisional { nonce }, .. }) = mark else { return false };
         let mut others = self.others.borrow_mut();
@@ -271,7 +274,7 @@ impl<D: Dial + Clone> Keeper<D> {
     /// forgets.
     async fn note_addresses(
         &self,
-        sights: &[Option<Sight>],
+        sights: &[Option<MasterSight>],
         roster: &Roster,
     ) -> Result<Turn, Failed> {
         for (at, _) in sights.iter().enumerate().filter(|(_, sight)| sight.is_some()) {
