@@ -1,9 +1,8 @@
-//! Failed logins, and the time for which the next password waits because of them before anybody looks at it.
+//! Failed logins, and the delay that they impose before the next password is checked.
 //!
-//! Nobody is locked out. A connection that has given wrong passwords waits twice as long after each, up to
-//! five seconds. Whoever comes from where many wrong ones have come from waits up to
-//! a second, whatever connection it is, and with the right password is in after that. To hang up earlier
-//! helps nobody: then the password is never looked at.
+//! No client is locked out. A connection waits twice as long after each wrong password, up to five seconds. After many
+//! wrong passwords from one home, every connection from there waits up to a second, and the right password then lets it
+//! in. Hanging up early gains a client nothing: the proxy then never checks the password.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -16,27 +15,27 @@ use super::registry::Peer;
 use crate::net::address;
 use crate::time::clock::Instant;
 
-/// Wait after the first wrong password of a connection, and what each one adds to those of its home. Ten in a second
+/// Delay after the first wrong password of a connection, and the delay that each one adds for its home. Ten in a second
 /// are a person, or a fleet with an old password; not a dictionary.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Longest wait for the wrong passwords of a connection: somebody who types them gives up sooner.
+/// Longest delay for a connection's own wrong passwords: a person who types them gives up sooner.
 const LONGEST_OF_CONNECTION: Duration = Duration::from_secs(5);
 
-/// Longest wait for those of others: below the shortest default timeouts of drivers (Jedis: 2 s), so that a guesser
-/// behind the same NAT does not keep them out.
+/// Longest delay for the wrong passwords of others. It is below the shortest default timeouts of drivers (Jedis: 2 s),
+/// so that a guesser behind the same NAT does not keep them out.
 const LONGEST_OF_HOME: Duration = Duration::from_secs(1);
 
-/// Wait that a home is spared: it waits for what exceeds ten wrong passwords in one second.
+/// Delay that a home is forgiven: its clients wait only for what exceeds ten wrong passwords in one second.
 const FORGIVEN: Duration = Duration::from_secs(1);
 
-/// Most homes that are told apart, some 100 kB. Those that share a place share the wait, which is bounded.
+/// Maximum homes told apart, some 100 kB. Homes that share a place share the delay, which is bounded.
 const PLACES: u64 = 4096;
 
 /// The wrong passwords of all connections of a process.
 #[derive(Debug, Default)]
 pub struct Guesses {
-    /// When those of each home are worked off, by its place.
+    /// Time at which each home's wrong passwords are worked off, by the home's place.
     ends: Mutex<HashMap<u64, Instant, foldhash::fast::RandomState>>,
     hasher: foldhash::fast::RandomState,
     denied: AtomicU64,
@@ -46,12 +45,12 @@ pub struct Guesses {
 #[derive(Debug, Default)]
 pub struct Attempts {
     failures: u32,
-    /// When the next password may be looked at, since it has been given.
+    /// Time from which the pending password may be checked.
     due: Option<Instant>,
 }
 
 impl Guesses {
-    /// How many passwords were wrong.
+    /// Returns the number of wrong passwords.
     pub fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }
@@ -68,7 +67,7 @@ impl Guesses {
         end.map_or(Duration::ZERO, |end| (end - now).saturating_sub(FORGIVEN))
     }
 
-    /// Clients of this host that come through the socket in the file system have one home.
+    /// Returns the place of the peer's home. All clients that connect through the Unix socket share one home.
     fn place(&self, peer: &Peer) -> u64 {
         let home: Option<IpAddr> = match peer {
             Peer::Tcp(address) => Some(address::home(address.ip())),
@@ -77,25 +76,25 @@ impl Guesses {
         self.hasher.hash_one(home) % PLACES
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock can panic.
     fn ends(&self) -> MutexGuard<'_, HashMap<u64, Instant, foldhash::fast::RandomState>> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Attempts {
-    /// After so many in another process.
+    /// Takes over a count of failures from another process.
     pub fn after(failures: u32) -> Self {
         Self { failures, due: None }
     }
 
-    /// How many there were since the last that was right.
+    /// Returns the number of wrong passwords since the last right one.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// When the password may be looked at that `peer` gives `now`, or gave when this was asked before; `None`: at
-    /// once.
+    /// Returns the time from which the pending password of `peer` may be checked, or `None` if it may be checked at
+    /// once. The first call sets that time from `now`; later calls for the same password keep it.
     pub fn due(&mut self, guesses: &Guesses, peer: &Peer, now: Instant) -> Option<Instant> {
         let own = self.wait();
         let due = *self.due.get_or_insert_with(|| now + own.max(guesses.wait(peer, now)));
@@ -106,13 +105,13 @@ impl Attempts {
         None
     }
 
-    /// It was wrong.
+    /// Records a wrong password.
     pub fn failed(&mut self, guesses: &Guesses, peer: &Peer, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         guesses.failed(peer, now);
     }
 
-    /// It was right.
+    /// Records a right password.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
@@ -137,7 +136,7 @@ mod tests {
         Peer::Tcp((host.parse::<IpAddr>().expect("an address"), 1).into())
     }
 
-    /// How many wrong passwords are looked at within `time`, each given on a connection as soon as it may be.
+    /// Returns the number of wrong passwords checked within `time`, each sent on a connection as soon as it may be.
     async fn looked_at(
         guesses: &Guesses,
         host: &str,
@@ -153,7 +152,7 @@ mod tests {
                 assert_eq!(attempts.due(guesses, &peer, clock::now()), None, "it waits once");
             }
             let count = guesses.denied() - before;
-            // Where nobody waits, no time passes.
+            // Time only passes while a client waits.
             if clock::now() >= end || count > 100_000 {
                 return count;
             }
@@ -185,7 +184,7 @@ mod tests {
         let renew = |attempts: &mut Attempts| *attempts = Attempts::default();
         let count = looked_at(&guesses, "10.0.0.1", Duration::from_secs(60), renew).await;
         assert!((500..700).contains(&count), "{count}");
-        // Many at once come to no more, another host does not wait at all, and the same one a second at most.
+        // Parallel guesses gain nothing: another host does not wait at all, and this one waits a second at most.
         let now = clock::now();
         (0..1000).for_each(|_| guesses.failed(&peer("10.0.0.1"), now));
         assert_eq!(Attempts::default().due(&guesses, &peer("10.0.0.2"), now), None);

@@ -1,19 +1,20 @@
-//! Clients that have not agreed on a cipher yet: they cost most, and nobody knows who they are.
+//! Clients whose TLS handshake is unfinished: they cost the most, and are still unknown.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::registry::Client;
 
-/// Most clients that may try at a time; then the one that has tried for longest is disconnected. As many as two workers let wait
-/// to be accepted: who comes back after a network was down finishes in milliseconds, one after the other.
+/// Maximum handshakes at a time. Beyond it, the proxy disconnects the client that has tried for longest. It matches the
+/// accept queues of two workers: clients that return after a network outage finish in milliseconds, one after the
+/// other.
 pub const MOST: usize = 1024;
 
-/// All of the process.
+/// All unfinished handshakes of the process.
 #[derive(Debug, Default)]
 pub struct Handshakes(Mutex<BTreeMap<u64, Arc<Client>>>);
 
-/// A client tries as long as this lives.
+/// Counts a client's handshake as unfinished until it is dropped.
 #[derive(Debug)]
 pub struct Handshake {
     all: Arc<Handshakes>,
@@ -21,7 +22,7 @@ pub struct Handshake {
 }
 
 impl Handshakes {
-    /// `client` begins to try.
+    /// Notes that `client` begins its handshake.
     pub fn begin(self: &Arc<Self>, client: &Arc<Client>) -> Handshake {
         let mut trying = self.trying();
         trying.insert(client.id, Arc::clone(client));
@@ -33,7 +34,7 @@ impl Handshakes {
         Handshake { all: Arc::clone(self), id: client.id }
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock can panic.
     fn trying(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Who a connection is logged in as, and how many are.
+//! The user of each connection, and the number of connections logged in as each user.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,30 +6,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::acl::guard::Guard;
 use crate::acl::{User, Users};
 
-/// Who a connection is: at first the default user, who may have to give a password.
+/// The user of a connection. At first it is the default user, who may need a password.
 #[derive(Debug)]
 pub struct Login {
     user: Arc<User>,
-    /// None before it has logged in.
+    /// `None` until the connection has logged in.
     seat: Option<Seat>,
-    /// It has, and its user may do everything.
+    /// Whether the connection has logged in as a user without restrictions.
     is_free: bool,
 }
 
-/// There are as many connections of this user as there may be.
+/// The user already has as many connections as allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSeat(pub Arc<str>);
 
 impl Login {
-    /// The default user, who has not logged in.
+    /// Returns a connection of the default user that has not logged in.
     pub fn stranger(users: &Users) -> Self {
         Self { user: Arc::clone(users.default_user()), seat: None, is_free: false }
     }
 
-    /// Takes a seat for `user`, and gives the one before back. Without a seat nothing changes.
+    /// Takes a seat for `user` and gives back the previous one. Without a seat nothing changes.
     ///
     /// # Errors
-    /// There are `most` connections of `user` already.
+    /// Returns an error if there are `most` connections of `user` already.
     pub fn enter(
         &mut self,
         user: &Arc<User>,
@@ -45,39 +45,39 @@ impl Login {
         Ok(())
     }
 
-    /// The user has other rules from now on.
+    /// Applies the user's new rules.
     pub fn adopt(&mut self, user: &Arc<User>) {
         self.is_free = self.is_authenticated() && user.is_unrestricted();
         self.user = Arc::clone(user);
     }
 
-    /// Whose rules count.
+    /// Returns the user whose rules apply.
     pub fn user(&self) -> &Arc<User> {
         &self.user
     }
 
-    /// Whether it has logged in, or did not have to.
+    /// Whether the connection has logged in, or did not have to.
     pub fn is_authenticated(&self) -> bool {
         self.seat.is_some()
     }
 
-    /// What keeps its scripts to the rules, if there are any.
+    /// Returns the guard that holds its scripts to the user's rules, if there are any.
     pub fn guard(&self) -> Option<&Arc<Guard>> {
         (!self.is_free).then(|| self.user.guard())
     }
 
-    /// Whether it has, and nothing is forbidden: the one question that every request asks.
+    /// Whether the connection has logged in as a user without restrictions. Every request makes only this one check.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.is_free
     }
 }
 
-/// How many connections are logged in, by the names of their users.
+/// The number of logged-in connections, by the names of their users.
 #[derive(Debug, Default)]
 pub struct Seats(Mutex<HashMap<Arc<str>, usize>>);
 
-/// One of them, until it is dropped.
+/// One logged-in connection, counted until it is dropped.
 #[derive(Debug)]
 struct Seat {
     seats: Arc<Seats>,
@@ -97,7 +97,7 @@ impl Seats {
         Ok(Seat { seats: Arc::clone(self), name: Arc::clone(name) })
     }
 
-    /// Nothing that panics is done under the lock; should it happen, the data is still good.
+    /// No code under the lock can panic; even if it did, the data would still be valid.
     fn change<T>(&self, change: impl FnOnce(&mut HashMap<Arc<str>, usize>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -145,7 +145,7 @@ mod tests {
         let (users, seats) = (users(), Arc::<Seats>::default());
         let alice = named(&users, "alice");
         let mut first = Login::stranger(&users);
-        // Twice as the same user is one seat.
+        // Two logins as the same user take one seat.
         assert_eq!(first.enter(alice, &seats, Some(1)), Ok(()));
         assert_eq!(first.enter(alice, &seats, Some(1)), Ok(()));
         drop(first);

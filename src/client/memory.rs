@@ -1,8 +1,8 @@
-//! The memory that clients cause: one budget for all workers (`maxmemory-clients` of redis.conf).
+//! The memory taken by clients: one budget for all workers (`maxmemory-clients` of redis.conf).
 //!
-//! Each client has a [`Holding`], which only its own worker changes, so without a lock. The sum of all is touched
-//! when a holding has changed by some kilobytes. When that makes the sum too large, the greediest are disconnected
-//! first, by buckets as in Redis (`networking.c`, `evictClients`).
+//! Each client has a [`Holding`]. Only the client's own worker changes it, so it needs no lock. The worker updates the
+//! sum of all holdings once a holding has changed by some kilobytes. If the sum then exceeds the limit, the proxy
+//! disconnects the clients that hold the most first, by buckets as in Redis (`networking.c`, `evictClients`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -13,66 +13,67 @@ use std::time::Duration;
 use super::registry::Client;
 use crate::time::clock::{self, Instant};
 
-/// What a client takes memory for.
+/// The parts of a client's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The connection itself.
     Connection,
-    /// Its names.
+    /// The client's names.
     Words,
-    /// What it has subscribed to.
+    /// The topics that the client has subscribed to.
     Topics,
-    /// Requests that are no whole request yet, or must wait.
+    /// Incomplete requests, and requests that must wait.
     Requests,
-    /// What it has queued since `MULTI`, and the keys that it watches.
+    /// The commands queued since `MULTI`, and the watched keys.
     Transaction,
-    /// Requests in flight, and replies that it has not read yet.
+    /// Requests in flight, and replies that the client has not read yet.
     Replies,
-    /// What masters have answered and is no reply yet.
+    /// Masters' answers that are not a reply yet.
     Answers,
 }
 
 const PARTS: usize = Part::Answers as usize + 1;
 
-/// A connection that sends nothing: its session, its entry in the registry, its place in the event loop.
+/// Memory of an idle connection: its session, its entry in the registry and its place in the event loop.
 pub const CONNECTION: u64 = 4 << 10;
 
-/// The same by TLS, with the buffers for its records.
+/// Memory of an idle TLS connection, including its record buffers.
 pub const TLS_CONNECTION: u64 = 32 << 10;
 
-/// What one entry of a map or a set takes beside its key.
+/// Memory that an entry of a map or a set takes in addition to its key.
 pub const ENTRY: usize = 256;
 
-/// Smaller changes of a holding are not told to the budget.
+/// Changes of a holding below this are not reported to the budget.
 const STEP: u64 = 4 << 10;
 
-/// Holdings below this are in the first bucket, those of twice as much in the next one, and so on
+/// Size of the first bucket: smaller holdings are in it, those below twice as much in the next one, and so on
 /// (`CLIENT_MEM_USAGE_BUCKET_MIN_LOG` in Redis's `server.h`).
 const FIRST_BUCKET_LOG: u32 = 15;
 const BUCKETS: usize = 19;
 
-/// Clients of the largest bucket that are compared: the greediest of them takes at least half of what any takes.
+/// Maximum clients of the largest bucket that are compared. The greediest of them holds at least half as much as any
+/// client.
 const COMPARED: usize = 512;
 
-/// The bucket of those that are not to be disconnected.
+/// The bucket of clients that are not to be disconnected.
 const NO_BUCKET: u8 = u8::MAX;
 
-/// How often the log tells of it.
+/// Minimum time between two log lines about disconnected clients.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
 
-/// What one client takes.
+/// The memory that one client takes.
 #[derive(Debug)]
 pub struct Holding {
     parts: [AtomicU64; PARTS],
-    /// What the budget knows of.
+    /// The total last reported to the budget.
     counted: AtomicU64,
-    /// Changed under the lock of the buckets only.
+    /// Changed only under the lock of the buckets.
     bucket: AtomicU8,
     /// `CLIENT NO-EVICT ON`
     is_spared: AtomicBool,
     has_left: AtomicBool,
     is_condemned: AtomicBool,
-    /// What it had taken then.
+    /// The memory counted for the client when it was condemned.
     condemned_for: AtomicU64,
 }
 
@@ -91,18 +92,18 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// Notes what one part takes now. The budget learns of it by [`Ledger::settle`].
+    /// Sets the memory of one part. [`Ledger::settle`] reports it to the budget.
     #[inline]
     pub fn set(&self, part: Part, bytes: u64) {
         self.parts[part as usize].store(bytes, Ordering::Relaxed);
     }
 
-    /// What one part takes.
+    /// Returns the memory of one part.
     pub fn of(&self, part: Part) -> u64 {
         self.parts[part as usize].load(Ordering::Relaxed)
     }
 
-    /// What all of it takes.
+    /// Returns the memory of all parts.
     #[inline]
     pub fn total(&self) -> u64 {
         self.parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
@@ -114,7 +115,7 @@ impl Holding {
         self.is_condemned.load(Ordering::Relaxed)
     }
 
-    /// Whether the budget may choose it.
+    /// Whether the budget may choose this client.
     fn may_go(&self) -> bool {
         ![&self.is_spared, &self.is_condemned, &self.has_left]
             .iter()
@@ -126,50 +127,50 @@ impl Holding {
     }
 }
 
-/// What all clients may take, and take.
+/// The limit on the memory of all clients, and the memory that they take.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// 0: there is no limit.
+    /// 0 means no limit.
     limit: AtomicU64,
     held: AtomicU64,
-    /// The share of those that are about to be disconnected.
+    /// The share of the clients that are about to be disconnected.
     condemned: AtomicU64,
     evicted: AtomicU64,
     ranking: Mutex<Ranking>,
 }
 
-/// Who may be disconnected, by what they take.
+/// The clients that may be disconnected, by the memory that they take.
 #[derive(Debug, Default)]
 struct Ranking {
     buckets: [BTreeMap<u64, Arc<Client>>; BUCKETS],
     said: Option<Instant>,
-    /// Those that the log has not told of.
+    /// Disconnected clients that are not in the log yet.
     untold: u64,
 }
 
 impl Ledger {
-    /// Changes the limit, which counts at once; 0 is none.
+    /// Changes the limit, effective at once. 0 means no limit.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
         self.keep();
     }
 
-    /// The limit; 0 is none.
+    /// Returns the limit. 0 means no limit.
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// What all clients take.
+    /// Returns the memory of all clients.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// How many clients were disconnected for it.
+    /// Returns the number of clients disconnected for exceeding the limit.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Takes note of what `client` takes now. To be called by its own worker.
+    /// Updates the budget with the memory that `client` takes now. Only the client's own worker may call this.
     #[inline]
     pub fn settle(&self, client: &Arc<Client>) {
         let (holding, total) = (&client.holding, client.holding.total());
@@ -184,7 +185,7 @@ impl Ledger {
             return;
         }
         let before = client.holding.counted.swap(total, Ordering::Relaxed);
-        // Two steps would pass through a sum below zero, or above the limit.
+        // One step: two would pass through a sum below zero, or above the limit.
         self.held.fetch_add(total.wrapping_sub(before), Ordering::Relaxed);
         if bucket_of(total) != client.holding.bucket.load(Ordering::Relaxed) {
             self.ranking().place(client);
@@ -194,13 +195,13 @@ impl Ledger {
         }
     }
 
-    /// `CLIENT NO-EVICT`: what the client takes counts as before, but it is not disconnected for it.
+    /// `CLIENT NO-EVICT`: the client's memory still counts, but the client is not disconnected for it.
     pub fn spare(&self, client: &Arc<Client>, is_spared: bool) {
         client.holding.is_spared.store(is_spared, Ordering::Relaxed);
         self.ranking().place(client);
     }
 
-    /// The client has gone. Nothing that it takes counts any more.
+    /// Removes a client that has gone. None of its memory counts any more.
     pub fn leave(&self, client: &Arc<Client>) {
         let mut ranking = self.ranking();
         client.holding.has_left.store(true, Ordering::Relaxed);
@@ -217,7 +218,7 @@ impl Ledger {
         limit > 0 && self.held().saturating_sub(condemned) > limit
     }
 
-    /// Disconnects the greediest until the rest is within the limit.
+    /// Disconnects the greediest clients until the rest is within the limit.
     fn keep(&self) {
         if !self.is_exceeded() {
             return;
@@ -259,14 +260,14 @@ impl Ledger {
         }
     }
 
-    /// Nothing that panics is done under this lock; should it happen, the data is still good.
+    /// No code under this lock can panic; even if it did, the data would still be valid.
     fn ranking(&self) -> MutexGuard<'_, Ranking> {
         self.ranking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Ranking {
-    /// Puts the client where it belongs by now.
+    /// Moves the client to the bucket that matches its memory.
     fn place(&mut self, client: &Arc<Client>) {
         let holding = &client.holding;
         let bucket = if holding.may_go() { bucket_of(holding.counted()) } else { NO_BUCKET };
@@ -297,7 +298,7 @@ fn bucket_of(bytes: u64) -> u8 {
     (log + 1).saturating_sub(FIRST_BUCKET_LOG).min(BUCKETS as u32 - 1) as u8
 }
 
-/// Gives back the capacity that `map` no longer needs.
+/// Releases the capacity that `map` no longer needs.
 pub fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > KEPT_CAPACITY && map.len() < map.capacity() / 8 {
         map.shrink_to(2 * map.len());
@@ -314,7 +315,7 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    /// Clients that take so much each.
+    /// Returns clients that take these amounts of memory.
     fn clients(registry: &Registry, bytes: &[u64]) -> Vec<Arc<Client>> {
         let end = || Peer::Unix(std::path::Path::new("/s").into());
         let enter = |bytes: &u64| {

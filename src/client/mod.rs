@@ -1,10 +1,11 @@
 //! A connected client, apart from its socket: its replies, its memory and its entry in `CLIENT LIST`.
 //!
-//! * [`registry`]: all connected clients; [`login`]: the user of each; [`failed_logins`]: the delay after wrong passwords;
+//! * [`registry`]: all connected clients; [`login`]: the user of each; [`failed_logins`]: the delay after wrong
+//!   passwords;
 //! * [`outbox`]: the replies of one session, in order; [`slices`]: replies that take several turns of the event loop;
-//! * [`timeslice`]: the time that one task may take before others get their turn;
-//! * [`memory`]: the budget of all clients; [`handshakes`]: the bound on unfinished TLS handshakes;
-//! * [`monitor`]: `MONITOR`; [`slowlog`]: `SLOWLOG`; [`subscriber_counts`]: the subscribers of each topic.
+//! * [`timeslice`]: the time that one task may take before the other tasks get their turn;
+//! * [`memory`]: the memory budget of all clients; [`handshakes`]: the limit on unfinished TLS handshakes;
+//! * [`monitor`]: `MONITOR`; [`slowlog`]: `SLOWLOG`; [`subscriber_counts`]: the number of subscribers to each topic.
 
 pub mod failed_logins;
 pub mod handshakes;

@@ -1,4 +1,4 @@
-//! `MONITOR`: every request of every client, as it comes, to whoever wants to see them (`replication.c`,
+//! `MONITOR`: streams every request of every client, as it arrives, to the clients that asked for it (`replication.c`,
 //! `replicationFeedMonitors`).
 
 use std::fmt::Write as _;
@@ -18,17 +18,17 @@ use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::time::clock;
 
-/// A monitor that is so many requests behind is disconnected.
+/// Requests that a monitor may fall behind before it is disconnected.
 const BEHIND: usize = 16 << 10;
 
-/// Who watches, in all workers.
+/// The monitors of all workers.
 #[derive(Debug)]
 pub struct Monitors {
     watching: AtomicUsize,
     requests: Sender<Bytes>,
 }
 
-/// A client watches as long as this lives.
+/// Counts a client as a monitor until it is dropped.
 #[derive(Debug)]
 pub struct Watching(Arc<Monitors>);
 
@@ -39,22 +39,22 @@ impl Default for Monitors {
 }
 
 impl Monitors {
-    /// Whether anybody does.
+    /// Whether there is any monitor.
     #[inline]
     pub fn any(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }
 
-    /// Shows a request to all of them. As in Redis, not what is for operators.
+    /// Sends a request to all monitors. As in Redis, administrative commands are left out.
     pub fn show(&self, spec: &Spec, args: Args<'_>, db: u32, address: &Peer) {
         if !is_for_operators(spec, args) {
             let line = format!("+{}\r\n", line(spec, args, db, address));
-            // Nobody receives any more if the last one has just gone.
+            // Sending fails if the last monitor has just gone.
             let _ = self.requests.send(line.into());
         }
     }
 
-    /// Sends `client` all requests from now on, until what is returned is dropped.
+    /// Sends `client` all requests from now on, until the returned value is dropped.
     pub fn watch(self: &Arc<Self>, client: Arc<Client>, outbox: &Rc<Outbox>) -> Watching {
         self.watching.fetch_add(1, Ordering::Relaxed);
         let requests = self.requests.subscribe();
@@ -84,7 +84,7 @@ async fn forward(mut requests: Receiver<Bytes>, client: Arc<Client>, outbox: Wea
     }
 }
 
-/// What Redis has among the commands of `@admin`, and does not show either (`call` in `server.c`).
+/// Whether Redis counts the command as `@admin`: it doesn't show those either (`call` in `server.c`).
 fn is_for_operators(spec: &Spec, args: Args<'_>) -> bool {
     let (_, command) = catalogue::of(spec);
     let subcommand = args.get(1).and_then(|word| command.subcommand(word));
@@ -112,7 +112,7 @@ fn line(spec: &Spec, args: Args<'_>, db: u32, address: &Peer) -> String {
     line
 }
 
-/// The places of passwords (`redactClientCommandArgument` in `acl.c` and `networking.c`).
+/// Returns the positions of passwords (`redactClientCommandArgument` in `acl.c` and `networking.c`).
 fn secrets(spec: &Spec, args: Args<'_>) -> std::ops::Range<usize> {
     match spec.id {
         Command::Auth => 1..args.len(),
@@ -124,7 +124,7 @@ fn secrets(spec: &Spec, args: Args<'_>) -> std::ops::Range<usize> {
     }
 }
 
-/// As `sdscatrepr` of Redis's `sds.c` writes a word.
+/// Quotes a word as `sdscatrepr` of Redis's `sds.c` does.
 fn quote(line: &mut String, word: &[u8]) {
     line.push('"');
     for byte in word {

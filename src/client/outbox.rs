@@ -1,7 +1,7 @@
 //! The replies of one session, strictly in the order of its requests.
 //!
-//! Operations finish in any order. Each request has a slot; a reply that comes early waits in its
-//! slot until all before it have been encoded.
+//! Operations finish in any order. Each request has a slot; an early reply waits in its slot until all replies before
+//! it have been encoded.
 
 mod making;
 mod passing;
@@ -25,13 +25,13 @@ use crate::metrics::Metrics;
 use crate::resp::output::Output;
 use crate::resp::reply::{Done, Protocol, Reply};
 
-/// Where an operation's reply goes.
+/// The destination of an operation's reply.
 #[derive(Debug)]
 pub struct Target(Waiter);
 
 #[derive(Debug)]
 enum Waiter {
-    /// A request of a session, whose command has this place in the table.
+    /// A request of a session, and the place of its command in the table.
     Slot(Rc<Outbox>, u64, u16),
     /// A task of this worker.
     Task(oneshot::Sender<Reply>),
@@ -39,18 +39,18 @@ enum Waiter {
 }
 
 impl Target {
-    /// A task of this worker, which takes the reply from the other end.
+    /// Returns a target for a task of this worker, and the receiver from which the task takes the reply.
     pub fn task() -> (Self, oneshot::Receiver<Reply>) {
         let (sender, receiver) = oneshot::channel();
         (Self(Waiter::Task(sender)), receiver)
     }
 
-    /// The reply is of no interest to anybody.
+    /// Returns a target that discards the reply.
     pub fn nobody() -> Self {
         Self(Waiter::Nobody)
     }
 
-    /// Whether the one who waited has gone.
+    /// Whether the receiver of the reply has gone.
     pub fn is_closed(&self) -> bool {
         match &self.0 {
             Waiter::Slot(outbox, ..) => outbox.state.borrow().closed,
@@ -67,8 +67,8 @@ impl Target {
         }
     }
 
-    /// Whether there is nobody any more who would wait for long. Redis drops a client that waits when
-    /// it will send no more (`networking.c`, `readQueryFromClient`).
+    /// Whether no client is left that would wait for long. Redis drops a waiting client once it will send no more
+    /// (`networking.c`, `readQueryFromClient`).
     pub fn is_abandoned(&self) -> bool {
         match &self.0 {
             Waiter::Slot(outbox, ..) => outbox.state.borrow().ended || self.is_closed(),
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    /// The place of the command in the table, if a client has sent one.
+    /// Returns the place of the command in the table, if a client sent it.
     pub fn command(&self) -> Option<u16> {
         match self.0 {
             Waiter::Slot(_, _, command) if command != NO_COMMAND => Some(command),
@@ -84,7 +84,7 @@ impl Target {
         }
     }
 
-    /// The client that has asked.
+    /// Returns the client that sent the request.
     pub fn client(&self) -> Option<Arc<Client>> {
         match &self.0 {
             Waiter::Slot(outbox, ..) => outbox.state.borrow().client.clone(),
@@ -92,18 +92,18 @@ impl Target {
         }
     }
 
-    /// Masters have answered so many more bytes, which are held for the one who waits until he has his reply.
+    /// Counts `bytes` more of the masters' answers, which are held for this request until its reply is ready.
     pub fn hold(&self, bytes: usize) {
         if let Waiter::Slot(outbox, slot, _) = &self.0 {
             outbox.hold(*slot, bytes);
         }
     }
 
-    /// Hands the reply over.
+    /// Delivers the reply.
     pub fn deliver(self, reply: Reply) {
         match self.0 {
             Waiter::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Reply(reply)),
-            // A task that has stopped waiting does not want it any more.
+            // A task that has stopped waiting no longer wants the reply.
             Waiter::Task(sender) => _ = sender.send(reply),
             Waiter::Nobody => {}
         }
@@ -116,28 +116,28 @@ pub struct Outbox {
     state: RefCell<State>,
 }
 
-/// How many requests of one client may be in flight; beyond it nothing is read from that client
-/// until some are answered (bounded memory, and one client's pipeline does not starve the others).
+/// Maximum requests of one client in flight. At the maximum, the session reads no more from that client until some are
+/// answered. This bounds memory and keeps one client's pipeline from starving the others.
 ///
-/// It grows while replies are small and shrinks when they are not: the values that one client reads
-/// come over the links that carry everybody's votes.
+/// The window grows while replies are small and shrinks when they are large: the values that one client reads share the
+/// links that carry the votes of every client.
 #[derive(Debug)]
 struct Window(usize);
 
-/// The window of a new session, and the largest.
+/// Window of a new session, and the largest window.
 const WINDOW: (usize, usize) = (16, 256);
 
-/// Replies up to this size are small.
+/// Maximum size of a small reply.
 const SMALL_REPLY: usize = 1 << 10;
 
-/// With so many bytes of replies waiting, nothing more is read from a client that does not read, and no more
-/// is made of a reply that comes in slices.
+/// Bytes of waiting replies at which the session stops reading from a client that does not read, and stops making more
+/// of a reply that comes in slices.
 pub const REPLIES_TO_STOP_READING: usize = 64 << 10;
 
-/// How many bytes of requests of one client may be in flight, beyond one that is larger.
+/// Maximum bytes of one client's requests in flight. A single request may be larger.
 const REQUESTS_IN_FLIGHT: usize = 1 << 20;
 
-/// How many bytes of replies may be on their way for one client, by the size of its last one.
+/// Maximum bytes of replies on their way to one client, estimated from the size of its last reply.
 const REPLIES_IN_FLIGHT: usize = 256 << 10;
 
 impl Default for Window {
@@ -162,37 +162,37 @@ struct State {
     first: u64,
     slots: VecDeque<Slot>,
     bytes: Output,
-    /// Messages that came in the middle of a reply, for after it.
+    /// Messages that arrived in the middle of a reply and are sent after it.
     messages: Output,
-    /// A part of a reply of the data Redis was passed on, and its end was not.
+    /// Whether a reply of the data Redis has been passed on in part.
     is_amid_passed: bool,
-    /// The same of a message.
+    /// Whether a message has been passed on in part.
     is_amid_message: bool,
     protocol: Protocol,
     waker: Option<Waker>,
     window: Window,
-    /// Bytes of the requests that wait for their replies.
+    /// Bytes of requests that wait for their replies.
     request_bytes: usize,
-    /// Bytes of replies that wait for one before them.
+    /// Bytes of replies that wait for an earlier one.
     reply_bytes: usize,
-    /// Bytes of what masters have answered to requests that wait for their replies.
+    /// Bytes that masters have sent in answer to requests that still wait for their replies.
     answer_bytes: usize,
     closed: bool,
-    /// The client will send no more requests.
+    /// Whether the client will send no more requests.
     ended: bool,
-    /// Who waits for the client to read, or to be looked for.
+    /// The task that waits until the client reads, or until its session has checked on it.
     watcher: Option<Waker>,
-    /// Whether its session is to look for it.
+    /// Whether the session is asked to check that the client is still there.
     is_looked_for: bool,
-    /// The slot of a transaction before whose end nothing begins.
+    /// The slot of a transaction that must end before anything else starts.
     executing: Option<u64>,
-    /// Replies to parts of one request, gathered into one.
+    /// The parts of one request, whose replies are gathered into one.
     gathering: Option<Gathering>,
-    /// What a shared connection to the data Redis does not answer.
+    /// A request that a shared connection to the data Redis did not answer.
     sent_back: Option<SentBack>,
-    /// Whose they are.
+    /// The client that receives the replies.
     client: Option<Arc<Client>>,
-    /// Where replies are counted.
+    /// The metrics that count the replies.
     metrics: Option<Arc<Metrics>>,
 }
 
@@ -205,7 +205,7 @@ struct Slot {
     purpose: Purpose,
 }
 
-/// What is in a slot.
+/// The content of a slot.
 #[derive(Debug)]
 enum Filling {
     /// Nothing yet.
@@ -214,20 +214,20 @@ enum Filling {
     Reply(Reply),
     /// A reply that is made once it is the first.
     Sliced(Sliced),
-    /// The same while [`Outbox::make`] has it.
+    /// A sliced reply while [`Outbox::make`] holds it.
     InTheMaking,
     /// A reply that the data Redis makes.
     Passed,
 }
 
 impl Filling {
-    /// A reply that is large is made in slices.
+    /// Wraps a reply, cutting it into slices if it is large.
     #[inline]
     fn of(reply: Reply) -> Self {
         Sliced::cut(reply).map_or_else(Self::Reply, Self::Sliced)
     }
 
-    /// What it takes that is known beforehand.
+    /// Returns the memory that is known beforehand.
     fn held(&self) -> usize {
         match self {
             Self::Reply(reply) => reply.held(),
@@ -237,60 +237,60 @@ impl Filling {
     }
 }
 
-/// What an outbox needs to know about a request.
+/// The facts about a request that an outbox needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
-    /// Fingerprint of its key.
+    /// Fingerprint of the request's key.
     pub key: u64,
-    /// What it may overtake.
+    /// The request's order relative to others.
     pub order: Order,
-    /// How large it is.
+    /// The request's size.
     pub bytes: usize,
-    /// The place of its command in the table, or [`NO_COMMAND`].
+    /// The place of the request's command in the table, or [`NO_COMMAND`].
     pub command: u16,
 }
 
-/// How an operation stands to others of its session that are still in flight.
+/// The order of an operation relative to others of its session that are still in flight.
 ///
-/// All that takes one round reaches every master in the order in which it was started. What takes
-/// several may be overtaken.
+/// Operations of one round reach every master in the order in which they were started. Operations of several rounds may
+/// be overtaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Changes nothing: waits for changes of the same key only.
+    /// Changes nothing: waits only for changes of the same key.
     Read,
     /// Takes one round, and waits for changes and reads of the same key.
     Plain,
-    /// As [`Order::Plain`], and must not overtake what takes several rounds: a release comes after
-    /// what was written under the lock.
+    /// Like [`Order::Plain`], but must not overtake an operation of several rounds: a release must follow the writes
+    /// made under the lock.
     Closing,
     /// Takes several rounds.
     Rounds,
     /// May touch any key: nothing overtakes it, and it overtakes nothing.
     Alone,
-    /// Tells others what was done: waits for everything before it but its own kind.
+    /// Announces earlier operations to others: waits for everything before it except operations of its own kind.
     Announcing,
-    /// Goes to the data Redis, which keeps the order of its own: waits for everything that the masters are asked, as
-    /// they wait for it.
+    /// Goes to the data Redis, which keeps its own order: waits for every request to the masters, and those wait for
+    /// it.
     Passed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Answer,
-    /// The reply is not wanted (`CLIENT REPLY OFF`).
+    /// The reply is discarded (`CLIENT REPLY OFF`).
     Silence,
     /// One of several parts of a request with many keys.
     Part,
 }
 
-/// How the replies to a request's keys become one.
+/// The way in which the replies to a request's keys become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
     /// Their sum (`DEL`, `EXISTS`).
     Sum,
     /// All of them (`MGET`).
     List,
-    /// `OK` for all of them (`WATCH`).
+    /// One `OK` for all of them (`WATCH`).
     AllOk,
 }
 
@@ -300,27 +300,27 @@ struct Gathering {
     missing: usize,
     sum: i64,
     list: Vec<Reply>,
-    /// What it takes.
+    /// Memory that `list` takes.
     bytes: usize,
     error: Option<Reply>,
     silent: bool,
 }
 
 impl Outbox {
-    /// That of `client`, whose replies are counted in `metrics`.
+    /// Returns an outbox for `client` that counts its replies in `metrics`.
     pub fn counted(client: Arc<Client>, metrics: Arc<Metrics>) -> Rc<Self> {
         let (client, metrics) = (Some(client), Some(metrics));
         let state = State { client, metrics, ..State::default() };
         Rc::new(Self { state: RefCell::new(state) })
     }
 
-    /// A slot for an operation.
+    /// Reserves a slot for an operation.
     pub fn reserve(self: &Rc<Self>, ticket: Ticket, silent: bool) -> Target {
         let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
         self.push(Slot { filling: Filling::Missing, answer_bytes: 0, ticket, purpose })
     }
 
-    /// A slot for one key of a request that [`Outbox::gather`] began.
+    /// Reserves a slot for one key of a request that [`Outbox::gather`] began.
     pub fn reserve_part(self: &Rc<Self>, ticket: Ticket) -> Target {
         self.push(Slot {
             filling: Filling::Missing,
@@ -339,7 +339,7 @@ impl Outbox {
         Target(Waiter::Slot(Rc::clone(self), number, command))
     }
 
-    /// The next `parts` slots belong to one request.
+    /// Begins a request to which the next `parts` slots belong.
     pub fn gather(&self, how: Gather, parts: usize, silent: bool) {
         let (sum, list, bytes, error) = (0, Vec::new(), 0, None);
         self.state.borrow_mut().gathering =
@@ -351,7 +351,7 @@ impl Outbox {
         self.state.borrow().gathering.is_some()
     }
 
-    /// A reply to this command that is known at once.
+    /// Adds a reply to this command that is known at once.
     pub fn push_reply(&self, command: u16, reply: Reply) {
         let state = &mut *self.state.borrow_mut();
         let filling = match Filling::of(reply) {
@@ -367,7 +367,7 @@ impl Outbox {
         state.slots.push_back(Slot { filling, answer_bytes: 0, ticket, purpose });
     }
 
-    /// What no request has asked for just now, between two replies.
+    /// Adds a message that no pending request has asked for, between two replies.
     pub fn push_message(&self, message: &Reply) {
         let state = &mut *self.state.borrow_mut();
         if state.closed {
@@ -387,7 +387,7 @@ impl Outbox {
         if let Some(slot) = state.slots.get_mut(index as usize) {
             state.answer_bytes -= std::mem::take(&mut slot.answer_bytes);
             if matches!(filling, Filling::Sliced(_)) {
-                // From here on it is known what is left of it.
+                // From here on, the slices account for the rest of the request.
                 state.request_bytes -= std::mem::take(&mut slot.ticket.bytes);
             }
             slot.filling = match (filling, slot.purpose) {
@@ -415,12 +415,12 @@ impl Outbox {
         state.answer_bytes += bytes;
         if let (Some(client), Some(waker)) = (&state.client, &state.waker) {
             client.holding.set(Part::Answers, state.answer_bytes as u64);
-            // The session settles it.
+            // The session settles it with the budget.
             waker.wake_by_ref();
         }
     }
 
-    /// How much memory requests in flight and replies take.
+    /// Returns the memory taken by requests in flight and by replies.
     pub fn held(&self) -> usize {
         let state = self.state.borrow();
         let gathered = state.gathering.as_ref().map_or(0, |gathering| gathering.bytes);
@@ -432,12 +432,12 @@ impl Outbox {
         state.request_bytes + state.reply_bytes + gathered + in_the_making + written
     }
 
-    /// How much of masters' answers takes that are no reply yet.
+    /// Returns the memory taken by masters' answers that are not a reply yet.
     pub fn answers_held(&self) -> usize {
         self.state.borrow().answer_bytes
     }
 
-    /// How many requests, or parts of one, wait for their reply or for one before them.
+    /// Returns the number of requests, or parts of one, that wait for their reply or for an earlier one.
     pub fn in_flight(&self) -> usize {
         self.state.borrow().slots.len()
     }
@@ -448,8 +448,7 @@ impl Outbox {
         state.slots.len() < state.window.0 && state.request_bytes < REQUESTS_IN_FLIGHT
     }
 
-    /// Whether an operation has to wait for one before it. Reads of one key need not wait for each
-    /// other.
+    /// Whether an operation has to wait for an earlier one. Reads of one key need not wait for each other.
     pub fn is_busy(&self, next: &Ticket) -> bool {
         let waits_for = |slot: &Slot| {
             let before = &slot.ticket;
@@ -467,37 +466,37 @@ impl Outbox {
         self.state.borrow().slots.iter().any(waits_for)
     }
 
-    /// Whether something is in flight that nothing may overtake.
+    /// Whether an operation is in flight that nothing may overtake.
     pub fn runs_alone(&self) -> bool {
         self.state.borrow().slots.iter().any(|slot| slot.ticket.order == Order::Alone)
     }
 
-    /// The last request is a transaction of which a part is answered here: that part sees nothing of what comes
-    /// after it.
+    /// Marks the last request as a transaction that the proxy answers in part: that part must not see the effects of
+    /// later requests.
     pub fn executes(&self) {
         let state = &mut *self.state.borrow_mut();
         let last = (state.first + state.slots.len() as u64).checked_sub(1);
         state.executing = last.filter(|last| *last >= state.first);
     }
 
-    /// Whether such a one is not answered yet.
+    /// Whether such a transaction is still unanswered.
     pub fn is_executing(&self) -> bool {
         let state = self.state.borrow();
         state.executing.is_some_and(|slot| slot >= state.first)
     }
 
-    /// The client will send no more requests, though it may still read replies.
+    /// Notes that the client will send no more requests, though it may still read replies.
     pub fn end_of_requests(&self) {
         self.state.borrow_mut().ended = true;
     }
 
-    /// The client has gone.
+    /// Notes that the client has gone.
     pub fn close(&self) {
-        // Dropped behind `state`: they may hold this outbox, and nobody would ever drop them.
+        // Dropped after `state`: the slices may hold this outbox, and such a cycle would never be freed.
         let mut in_the_making = Vec::new();
         let state = &mut *self.state.borrow_mut();
         state.closed = true;
-        // What is still in flight keeps the rest of this for a while.
+        // Operations in flight keep the rest of the outbox alive for a while.
         state.bytes = Output::default();
         state.messages = Output::default();
         state.tell_watcher();
@@ -513,22 +512,22 @@ impl Outbox {
         self.state.borrow().closed
     }
 
-    /// How many bytes are ready to be written.
+    /// Returns the number of bytes that are ready to be written.
     pub fn ready_bytes(&self) -> usize {
         self.state.borrow().ready_bytes()
     }
 
-    /// The protocol for replies from now on.
+    /// Sets the protocol of replies from now on.
     pub fn set_protocol(&self, protocol: Protocol) {
         self.state.borrow_mut().protocol = protocol;
     }
 
-    /// The protocol of replies.
+    /// Returns the protocol of replies.
     pub fn protocol(&self) -> Protocol {
         self.state.borrow().protocol
     }
 
-    /// Who is woken when there is something to write.
+    /// Sets the waker for when there is something to write.
     pub fn wake_by(&self, waker: &Waker) {
         let mut state = self.state.borrow_mut();
         if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -536,7 +535,7 @@ impl Outbox {
         }
     }
 
-    /// The bytes that are ready to be written.
+    /// Returns the bytes that are ready to be written.
     pub fn bytes(&self) -> std::cell::RefMut<'_, Output> {
         std::cell::RefMut::map(self.state.borrow_mut(), |state| &mut state.bytes)
     }
@@ -572,15 +571,15 @@ impl State {
         }
     }
 
-    /// Nobody reads what is for a client that has gone.
+    /// Encodes a reply, unless the client has gone and would not read it.
     fn encode(&mut self, reply: &Reply) {
         if !self.closed {
             reply.encode(self.protocol, &mut self.bytes);
         }
     }
 
-    /// Counts the commands of a transaction, of which an array is left; many of them, and what the proxy answers
-    /// itself, later and one by one.
+    /// Counts the commands of a transaction and leaves the array of their replies. Long transactions, and replies of
+    /// the proxy itself, are counted later and one by one.
     fn executed(&self, filling: Filling) -> Filling {
         let Filling::Reply(Reply::Executed(parts)) = filling else { return filling };
         let is_own = |(_, done): &(u16, Done)| matches!(done, Done::Own(_));
@@ -597,7 +596,7 @@ impl State {
         Filling::Reply(Reply::Array(parts.into_iter().filter_map(counted).collect()))
     }
 
-    /// As `call` of Redis (`server.c`): what is queued counts when it runs, not before.
+    /// Counts a reply like `call` of Redis (`server.c`): a queued command counts when it runs, not before.
     fn count(&self, command: u16, reply: &Reply) {
         let Some(metrics) = &self.metrics else { return };
         if *reply == Reply::QUEUED {
@@ -618,7 +617,7 @@ impl State {
             if is_silent {
                 return self.count(command, &whole);
             }
-            // It takes the place of its last part.
+            // The whole takes the place of its last part.
             let ticket = Ticket { key: 0, order: Order::Read, bytes: 0, command };
             let (filling, purpose) = (Filling::of(whole), Purpose::Answer);
             self.reply_bytes += filling.held();
@@ -629,7 +628,7 @@ impl State {
 }
 
 impl Gathering {
-    /// Adds one part; the whole once there is no more.
+    /// Adds one part. Returns the whole once no part is missing.
     fn add(&mut self, reply: Reply) -> Option<Reply> {
         self.missing -= 1;
         match (self.how, reply) {

@@ -1,7 +1,7 @@
-//! Who is connected: what `CLIENT LIST` shows and `CLIENT KILL` ends.
+//! The connected clients: shown by `CLIENT LIST` and ended by `CLIENT KILL`.
 //!
-//! One registry serves all workers. Sessions touch their own entry only; the lock around the list
-//! is taken when a client comes, goes, or asks.
+//! One registry serves all workers. A session touches only its own entry; the lock around the list is taken when a
+//! client connects, disconnects or asks for the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -47,11 +47,11 @@ pub struct Registry {
     guesses: Guesses,
 }
 
-/// Those who are connected.
+/// The connected clients.
 #[derive(Debug, Default)]
 struct Clients {
     by_id: BTreeMap<u64, Arc<Client>>,
-    /// One address may come to several of our listeners.
+    /// One address may connect to several of the proxy's listeners.
     by_address: BTreeSet<(SocketAddr, u64)>,
 }
 
@@ -72,29 +72,29 @@ impl Clients {
     }
 }
 
-/// Why the proxy has ended a connection.
+/// Reasons for which the proxy ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disconnected {
     /// `CLIENT KILL`, or a monitor that was too slow.
     Killed,
-    /// It had been silent for `timeout`.
+    /// The client was silent for `timeout`.
     Timeout,
-    /// It did not read its replies: `max-output-bytes`.
+    /// The client did not read its replies: `max-output-bytes`.
     Output,
-    /// It had no TLS to agree on.
+    /// The TLS handshake failed.
     Handshake,
-    /// Its user is there no more, or may not listen any more to what it has subscribed to.
+    /// The client's user was removed, or may no longer access a topic that the client has subscribed to.
     User,
-    /// It took the most when all together took too much: `max-memory-clients`.
+    /// The client held the most memory when all together exceeded `max-memory-clients`.
     Memory,
 }
 
 impl Disconnected {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 6] =
         [Self::Killed, Self::Timeout, Self::Output, Self::Handshake, Self::User, Self::Memory];
 
-    /// Its name as a label.
+    /// Returns the reason's name as a label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Killed => "killed",
@@ -107,7 +107,7 @@ impl Disconnected {
     }
 }
 
-/// A client that waits.
+/// Counts a client as blocked until it is dropped.
 #[derive(Debug)]
 pub struct Blocked(Arc<Registry>);
 
@@ -117,30 +117,30 @@ impl Drop for Blocked {
     }
 }
 
-/// What is known about one client.
+/// One client's entry.
 #[derive(Debug)]
 pub struct Client {
-    /// Its number, never used twice.
+    /// The client's number, never reused.
     pub id: u64,
-    /// Its address.
+    /// The client's address.
     pub address: Peer,
-    /// Ours.
+    /// The proxy's address.
     pub local_address: Peer,
     since: Instant,
     /// Milliseconds after `since`.
     seen_ms: AtomicU64,
     killed: AtomicBool,
-    /// It has been silent for longer than clients may be.
+    /// Whether the client has been silent for longer than allowed.
     overdue: AtomicBool,
     monitor: AtomicBool,
     subscriber: AtomicBool,
-    /// Bytes that it has sent and that are no whole request yet, or must wait.
+    /// Bytes received that are not a complete request yet, or must wait.
     pending: AtomicU64,
-    /// Bytes of replies that it has not read yet.
+    /// Bytes of replies that the client has not read yet.
     unread: AtomicU64,
-    /// What memory it takes.
+    /// The memory that the client takes.
     pub holding: Holding,
-    /// The last command: its place in the table, and one more.
+    /// The last command: its place in the table plus one, or 0 for none.
     command: AtomicU16,
     words: Mutex<Words>,
     waker: Mutex<Option<Waker>>,
@@ -156,7 +156,7 @@ pub enum Peer {
     Unix(Arc<Path>),
 }
 
-/// As in `CLIENT LIST` of Redis.
+/// The format of `CLIENT LIST` in Redis.
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -166,7 +166,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What a client says about itself.
+/// The client's description of itself, and its connection state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Words {
@@ -193,7 +193,7 @@ impl Words {
     }
 }
 
-/// An entry of the registry on its way to another process.
+/// An entry of the registry in transit to another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "as in `Client`, and the times in milliseconds")]
 pub struct Known {
@@ -208,7 +208,7 @@ pub struct Known {
 }
 
 impl Registry {
-    /// Lets a client in, unless there are `max` already.
+    /// Registers a client, unless `max` clients are connected already.
     pub fn enter(&self, address: Peer, local_address: Peer, max: usize) -> Option<Arc<Client>> {
         let mut clients = lock(&self.clients);
         if clients.by_id.len() >= max {
@@ -224,7 +224,7 @@ impl Registry {
         Some(client)
     }
 
-    /// Lets a client go on that another process has let in.
+    /// Registers a client that another process has accepted.
     pub fn readmit(&self, known: Known) -> Arc<Client> {
         let client = Arc::new(Client::known(known));
         lock(&self.clients).insert(Arc::clone(&client));
@@ -232,17 +232,17 @@ impl Registry {
         client
     }
 
-    /// The number of the last client that was let in.
+    /// Returns the number of the most recently accepted client.
     pub fn last_id(&self) -> u64 {
         self.last_id.load(Ordering::Relaxed)
     }
 
-    /// Another process has used the numbers up to this.
+    /// Skips the numbers up to `last_id`, which another process has used.
     pub fn number_from(&self, last_id: u64) {
         self.last_id.fetch_max(last_id, Ordering::Relaxed);
     }
 
-    /// The client has gone.
+    /// Removes a client that has disconnected.
     pub fn leave(&self, id: u64) {
         let left = lock(&self.clients).remove(id);
         if let Some(client) = left {
@@ -250,12 +250,12 @@ impl Registry {
         }
     }
 
-    /// Everybody, by id.
+    /// Returns all clients, by id.
     pub fn clients(&self) -> Vec<Arc<Client>> {
         lock(&self.clients).by_id.values().cloned().collect()
     }
 
-    /// The next ones by id after `id`, `most` of them.
+    /// Returns up to `most` clients with an id above `id`, by id.
     pub fn after(&self, id: u64, most: usize) -> Vec<Arc<Client>> {
         let next = (Bound::Excluded(id), Bound::Unbounded);
         lock(&self.clients)
@@ -266,39 +266,39 @@ impl Registry {
             .collect()
     }
 
-    /// The one with this number.
+    /// Returns the client with this id.
     pub fn client(&self, id: u64) -> Option<Arc<Client>> {
         lock(&self.clients).by_id.get(&id).cloned()
     }
 
-    /// Those that come from this address.
+    /// Returns the clients connected from this address.
     pub fn at(&self, address: SocketAddr) -> Vec<Arc<Client>> {
         let clients = lock(&self.clients);
         let ids = clients.by_address.range((address, 0)..=(address, u64::MAX));
         ids.filter_map(|(_, id)| clients.by_id.get(id).cloned()).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of connected clients.
     pub fn connected(&self) -> usize {
         lock(&self.clients).by_id.len()
     }
 
-    /// The memory they take together.
+    /// Returns the memory budget of all clients.
     pub fn budget(&self) -> &Ledger {
         &self.budget
     }
 
-    /// How many have ever been let in, and how many were turned away.
+    /// Returns the number of clients ever accepted, and the number rejected.
     pub fn accepted_and_rejected(&self) -> (u64, u64) {
         (self.accepted.load(Ordering::Relaxed), self.rejected.load(Ordering::Relaxed))
     }
 
-    /// The system did not give us a connection, e.g. for want of file descriptors.
+    /// Counts a connection that the system failed to accept, e.g. because of a lack of file descriptors.
     pub fn could_not_accept(&self) {
         self.not_accepted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often that was.
+    /// Returns the number of connections that the system failed to accept.
     pub fn not_accepted(&self) -> u64 {
         self.not_accepted.load(Ordering::Relaxed)
     }
@@ -308,7 +308,7 @@ impl Registry {
         self.disconnected[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// Returns the number of connections ended for this reason.
     pub fn disconnections(&self, why: Disconnected) -> u64 {
         self.disconnected[why as usize].load(Ordering::Relaxed)
     }
@@ -318,58 +318,58 @@ impl Registry {
         self.requests.fetch_add(requests, Ordering::Relaxed);
     }
 
-    /// How many requests have been read.
+    /// Returns the number of requests read.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// How many were read in the last second or two, for each of its seconds.
+    /// Returns the requests read per second, over the last second or two.
     pub fn requests_per_second(&self) -> u64 {
         self.requests_per_second.load(Ordering::Relaxed)
     }
 
-    /// Remembers it.
+    /// Stores the rate that [`Registry::requests_per_second`] returns.
     pub fn set_requests_per_second(&self, rate: u64) {
         self.requests_per_second.store(rate, Ordering::Relaxed);
     }
 
-    /// How many clients wait in a `BLPOP` or the like.
+    /// Returns the number of clients blocked in a `BLPOP` or similar command.
     pub fn blocked(&self) -> usize {
         self.blocked.load(Ordering::Relaxed)
     }
 
-    /// One more does, until what is returned is dropped.
+    /// Counts a client as blocked until the returned value is dropped.
     pub fn block(self: &Arc<Self>) -> Blocked {
         self.blocked.fetch_add(1, Ordering::Relaxed);
         Blocked(Arc::clone(self))
     }
 
-    /// What they have subscribed to.
+    /// Returns the topics that the clients have subscribed to.
     pub fn audience(&self) -> &Audience {
         &self.audience
     }
 
-    /// Who watches them all.
+    /// Returns the clients in `MONITOR`.
     pub fn monitors(&self) -> &Arc<Monitors> {
         &self.monitors
     }
 
-    /// How many are logged in as whom.
+    /// Returns the number of logged-in connections of each user.
     pub fn seats(&self) -> &Arc<Seats> {
         &self.seats
     }
 
-    /// Who tries to agree on a cipher.
+    /// Returns the unfinished TLS handshakes.
     pub fn handshakes(&self) -> &Arc<Handshakes> {
         &self.handshakes
     }
 
-    /// The wrong passwords that they have given.
+    /// Returns the wrong passwords that clients have sent.
     pub fn guesses(&self) -> &Guesses {
         &self.guesses
     }
 
-    /// Makes sessions end whose clients have been silent for `timeout`, if they wait for nothing.
+    /// Marks clients that have been silent for `timeout`. Their sessions end, unless they wait for something.
     pub fn end_silent(&self, timeout: Duration) {
         let is_silent = |client: &&Arc<Client>| client.idle() >= timeout;
         for client in self.clients().iter().filter(is_silent) {
@@ -378,7 +378,7 @@ impl Registry {
         }
     }
 
-    /// Makes every session look around, e.g. because the proxy is about to stop.
+    /// Wakes every session to check its state, e.g. because the proxy is about to stop.
     pub fn wake_all(&self) {
         self.clients().iter().for_each(|client| client.wake());
     }
@@ -421,7 +421,7 @@ impl Client {
         }
     }
 
-    /// All that another process has to know to go on with it.
+    /// Returns the state that another process needs to take the client over.
     pub fn to_known(&self) -> Known {
         Known {
             id: self.id,
@@ -445,7 +445,7 @@ impl Client {
         self.killed.load(Ordering::Relaxed)
     }
 
-    /// Resolves when the connection is to end, for who is no session yet.
+    /// Waits until the connection is to end, for a client that has no session yet.
     pub async fn ended(&self) {
         poll_fn(|cx| {
             self.wake_by(cx.waker());
@@ -455,41 +455,41 @@ impl Client {
         .await;
     }
 
-    /// What the client says about itself.
+    /// Returns the client's description of itself.
     pub fn words(&self) -> MutexGuard<'_, Words> {
         lock(&self.words)
     }
 
-    /// Changes what it says about itself.
+    /// Changes the client's description of itself.
     pub fn describe(&self, change: impl FnOnce(&mut Words)) {
         let mut words = self.words();
         change(&mut words);
         self.holding.set(Part::Words, words.held());
     }
 
-    /// Whether it has subscribed to anything, which makes it `TYPE pubsub`.
+    /// Whether the client has any subscription, which makes it `TYPE pubsub`.
     pub fn is_subscriber(&self) -> bool {
         self.subscriber.load(Ordering::Relaxed)
     }
 
-    /// Changes what it has subscribed to.
+    /// Changes the client's subscription counts.
     pub fn subscriptions(&self, change: impl FnOnce(&mut Counts)) {
         let mut words = self.words();
         change(&mut words.subscriptions);
         self.subscriber.store(words.subscriptions.any(), Ordering::Relaxed);
     }
 
-    /// Whether it watches all requests.
+    /// Whether the client is in `MONITOR`.
     pub fn is_monitor(&self) -> bool {
         self.monitor.load(Ordering::Relaxed)
     }
 
-    /// `MONITOR`, or no more.
+    /// Sets whether the client is in `MONITOR`.
     pub fn set_monitor(&self, is_monitor: bool) {
         self.monitor.store(is_monitor, Ordering::Relaxed);
     }
 
-    /// The letters of `flags` in `CLIENT LIST`.
+    /// Returns the letters of `flags` in `CLIENT LIST`.
     fn flags(&self, subscriptions: Counts) -> &'static str {
         match (self.is_monitor(), subscriptions.any()) {
             (true, true) => "OP",
@@ -499,19 +499,19 @@ impl Client {
         }
     }
 
-    /// Whether [`Registry::end_silent`] found it so.
+    /// Whether [`Registry::end_silent`] has marked the client.
     pub fn is_overdue(&self) -> bool {
         self.overdue.load(Ordering::Relaxed)
     }
 
-    /// The client has sent something, or was sent something.
+    /// Notes that the client has sent or was sent something.
     pub fn seen(&self, now: Instant) {
         let age = now.saturating_duration_since(self.since);
         self.seen_ms.store(micros(age) / 1000, Ordering::Relaxed);
         self.overdue.store(false, Ordering::Relaxed);
     }
 
-    /// How long it has been silent.
+    /// Returns how long the client has been silent.
     pub fn idle(&self) -> Duration {
         let idle_ms = self.age_ms().saturating_sub(self.seen_ms.load(Ordering::Relaxed));
         Duration::from_millis(idle_ms)
@@ -521,7 +521,7 @@ impl Client {
         micros(self.since.elapsed()) / 1000
     }
 
-    /// The client has sent this command.
+    /// Notes the client's last command.
     pub fn did(&self, command: &Spec) {
         self.command.store(command.place + 1, Ordering::Relaxed);
     }
@@ -531,25 +531,25 @@ impl Client {
         place.and_then(|place| table::all().get(place)).map_or("NULL", |spec| spec.name)
     }
 
-    /// So many bytes of it wait to be worked on, and so many to be read by it.
+    /// Notes how many received bytes await processing, and how many bytes of replies the client has yet to read.
     pub fn holds(&self, pending: usize, unread: usize) {
         self.pending.store(pending as u64, Ordering::Relaxed);
         self.unread.store(unread as u64, Ordering::Relaxed);
     }
 
-    /// Who is woken by [`Client::kill`] and [`Registry::wake_all`].
+    /// Sets the waker for [`Client::kill`] and [`Registry::wake_all`].
     pub fn wake_by(&self, waker: &Waker) {
         *lock(&self.waker) = Some(waker.clone());
     }
 
-    /// Has its session look around.
+    /// Wakes the session to check its state.
     pub(super) fn wake(&self) {
         if let Some(waker) = &*lock(&self.waker) {
             waker.wake_by_ref();
         }
     }
 
-    /// The line of `CLIENT LIST` and `CLIENT INFO`, with the fields of Redis that make sense here.
+    /// Returns the line of `CLIENT LIST` and `CLIENT INFO`, with those fields of Redis that make sense here.
     pub fn line(&self) -> String {
         let words = self.words().clone();
         let subscriptions = words.subscriptions;
@@ -586,7 +586,7 @@ impl Client {
     }
 }
 
-/// Nothing that panics is done under these locks; should it happen, the data is still good.
+/// No code under these locks can panic; even if it did, the data would still be valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -603,7 +603,7 @@ mod tests {
             let ends = (Peer::Tcp(address(from)), Peer::Tcp(address(to)));
             registry.enter(ends.0, ends.1, usize::MAX).expect("there is room").id
         };
-        // The same client at two of our addresses, and others.
+        // One client address connected to two of the proxy's addresses, and others.
         let ids = [enter(5, 1), enter(7, 1), enter(5, 2), enter(6, 1)];
         let ids_of = |clients: Vec<Arc<Client>>| -> Vec<u64> {
             clients.iter().map(|client| client.id).collect()

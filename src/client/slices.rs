@@ -1,9 +1,9 @@
 //! Replies that are made a slice at a time, over several turns of the event loop.
 //!
-//! What is long to make (a line for each of 5,000 clients), or long to copy (a value of 100 MB), would
-//! hold up everybody else on the same worker. Its [`Slices`] are asked for one after the other, as long
-//! as the session's turn lasts and its client reads: so there is never more of the reply in memory
-//! than somebody is about to read, but for what [`Slices::bytes`] owns up to.
+//! A reply that is long to make (a line for each of 5,000 clients), or long to copy (a value of 100 MB), would hold up
+//! all other clients of the same worker. The session takes the next of its [`Slices`] only while its turn lasts and its
+//! client reads. Memory therefore never holds more of the reply than the client is about to read, except for what
+//! [`Slices::bytes`] reports.
 
 use std::fmt;
 
@@ -13,21 +13,22 @@ use crate::resp::flat;
 use crate::resp::output::Output;
 use crate::resp::reply::{Done, Head, Protocol, Reply};
 
-/// What comes after the bytes of a string.
+/// The end of a string, after its bytes.
 pub const LINE_END: Slice = Slice::Bytes(Bytes::from_static(b"\r\n"));
 
 /// A reply that is made in slices. It is dropped when its client has gone.
 pub trait Slices {
-    /// Makes the next one within some ten microseconds; `None` when the reply is complete.
+    /// Makes the next slice within some ten microseconds. Returns `None` when the reply is complete.
     fn next(&mut self) -> Option<Slice>;
 
-    /// Bytes that it holds and that will be sent: the client's memory, bounded with its replies.
+    /// Returns the bytes held that will be sent. They count as the client's memory, which is bounded along with its
+    /// replies.
     fn bytes(&self) -> usize {
         0
     }
 }
 
-/// Any iterator will do.
+/// Any iterator of slices is a reply.
 impl<T: Iterator<Item = Slice>> Slices for T {
     fn next(&mut self) -> Option<Slice> {
         Iterator::next(self)
@@ -39,37 +40,37 @@ impl<T: Iterator<Item = Slice>> Slices for T {
 pub enum Slice {
     /// Some work was done, and there is nothing to send yet.
     Nothing,
-    /// The head of an aggregate, whose items follow, or of a string, whose bytes and [`LINE_END`] do.
+    /// The head of an aggregate, whose items follow, or of a string, whose bytes and [`LINE_END`] follow.
     Head(Head),
-    /// An item, or the whole reply. If it is large, it is cut.
+    /// An item, or the whole reply. It is cut if it is large.
     Part(Reply),
-    /// Items that go together.
+    /// Items that are kept together.
     Whole(Reply),
     /// Bytes as they are sent.
     Bytes(Bytes),
-    /// What became of one command of a transaction, which has this place in the table.
+    /// The outcome of one command of a transaction, after the command's place in the table.
     Done(u16, Done),
 }
 
 /// A reply of the proxy itself.
 #[derive(Debug)]
 pub enum Made {
-    /// All of it.
+    /// The whole reply.
     Whole(Reply),
-    /// What comes in slices.
+    /// A reply that comes in slices.
     Sliced(Sliced),
 }
 
-/// A reply on its way. A part that is large is cut in its turn.
+/// A reply in progress. Large parts are themselves cut.
 pub struct Sliced {
     stack: Vec<Box<dyn Slices>>,
-    /// Whether anything of it is there, and it is counted.
+    /// Whether any part of the reply has been made, and the reply is counted.
     pub begun: bool,
-    /// How many bytes that was.
+    /// Bytes made so far.
     pub sent: usize,
-    /// What the whole reply takes that is cut here, until it is sent.
+    /// Memory charged for a whole reply that is cut here, until it is sent.
     pub charged: usize,
-    /// A command within it of which nothing is there yet, and which is not counted.
+    /// A command within the reply that is not counted, because no part of its own reply has been made yet.
     pub uncounted: Option<u16>,
 }
 
@@ -80,7 +81,7 @@ impl fmt::Debug for Sliced {
 }
 
 impl Sliced {
-    /// A reply of these slices.
+    /// Returns a reply made of these slices.
     pub fn new(slices: impl Slices + 'static) -> Self {
         Self::of(Box::new(slices))
     }
@@ -89,12 +90,12 @@ impl Sliced {
         Self { stack: vec![slices], begun: false, sent: 0, charged: 0, uncounted: None }
     }
 
-    /// The replies to the commands of a transaction, which are counted one by one.
+    /// Returns the replies to the commands of a transaction, which are counted one by one.
     pub fn executed(parts: Vec<(u16, Done)>) -> Self {
         Self::new(Executed::new(parts))
     }
 
-    /// `reply` comes next. What is large is cut; the rest is the next slice.
+    /// Continues with `reply`. A large reply is cut, and its pieces are the next slices.
     pub fn with(&mut self, reply: Reply) -> Slice {
         if is_large(&reply) {
             self.stack.push(slices_of(reply));
@@ -103,16 +104,16 @@ impl Sliced {
         Slice::Part(reply)
     }
 
-    /// All of `other` comes next: the reply to this command.
+    /// Continues with all of `other`, the reply to this command.
     pub fn with_slices(&mut self, command: u16, other: Self) {
         self.stack.extend(other.stack);
         self.uncounted = Some(command);
     }
 
-    /// The same reply in slices, if it is large.
+    /// Cuts the reply into slices, if it is large.
     ///
     /// # Errors
-    /// It is not, and comes back.
+    /// Returns the reply itself if it is not large.
     #[inline]
     pub fn cut(reply: Reply) -> Result<Self, Reply> {
         if !is_large(&reply) {
@@ -122,7 +123,7 @@ impl Sliced {
         Ok(Self { charged, ..Self::of(slices_of(reply)) })
     }
 
-    /// The next slice, which is not large.
+    /// Returns the next slice, which is not large.
     pub fn next_slice(&mut self) -> Option<Slice> {
         loop {
             match self.stack.last_mut()?.next() {
@@ -133,17 +134,17 @@ impl Sliced {
         }
     }
 
-    /// Bytes that are held for what will be sent.
+    /// Returns the bytes held that will be sent.
     pub fn bytes(&self) -> usize {
         self.stack.iter().map(|slices| slices.bytes()).sum()
     }
 
-    /// The same without what is charged.
+    /// Returns the bytes held that are not charged already.
     pub fn uncharged(&self) -> usize {
         if self.charged > 0 { 0 } else { self.bytes() }
     }
 
-    /// All at once, as the RESP3 that it is: for a task that has the time.
+    /// Returns the whole reply at once, as RESP3, for a task that has the time.
     pub fn whole(mut self) -> Reply {
         let mut frame = Output::default();
         while let Some(slice) = self.next_slice() {
@@ -154,7 +155,7 @@ impl Sliced {
 }
 
 impl Slice {
-    /// Appends its bytes to `out`.
+    /// Appends the slice's bytes to `out`.
     pub fn encode(&self, protocol: Protocol, out: &mut Output) {
         match self {
             Self::Nothing => {}
@@ -167,16 +168,16 @@ impl Slice {
     }
 }
 
-/// What is copied in no time: as much as is written at once.
+/// Maximum bytes that are not large: they are copied in no time, and written in one go.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// The same of items.
+/// Maximum items that are not large.
 pub const LARGE_ITEMS: usize = 256;
 
-/// How many bytes of them are made a slice, or a little more.
+/// Approximate size of a slice of grouped items, in bytes.
 const BYTES_AT_ONCE: usize = 8 << 10;
 
-/// Room for what is around an item's bytes.
+/// Allowance for the framing of an item.
 const LEAST_WEIGHT: usize = 32;
 
 #[inline]
@@ -192,7 +193,7 @@ fn is_large(reply: &Reply) -> bool {
     }
 }
 
-/// How much it is to encode, roughly; nobody counts many items.
+/// Estimates the cost of encoding a reply, without visiting all of many items.
 fn weight(reply: &Reply) -> usize {
     let most = |items: usize| if items > LARGE_ITEMS { 2 * LARGE_BYTES } else { 0 };
     LEAST_WEIGHT
@@ -233,7 +234,7 @@ fn aggregate(head: Head, items: Vec<Reply>) -> impl Iterator<Item = Slice> {
     std::iter::once(Slice::Head(head)).chain(in_groups(items.into_iter()))
 }
 
-/// Small items several at once: a slice for each would cost more than to encode it.
+/// Groups small items: a slice for each would cost more than its encoding.
 fn in_groups(items: impl Iterator<Item = Reply>) -> impl Iterator<Item = Slice> {
     let mut items = items.peekable();
     std::iter::from_fn(move || {
@@ -317,7 +318,7 @@ impl Slices for Executed {
     }
 }
 
-/// What masters answered: some elements at a time, whatever they are nested in.
+/// The masters' answer: some elements at a time, however they are nested.
 struct Frame(Bytes);
 
 impl Slices for Frame {
@@ -344,7 +345,7 @@ impl Slices for Frame {
     }
 }
 
-/// One large element of `frame`. It is a string, and whatever else it may be is not cut.
+/// Returns one large element of `frame`. Elements other than strings are not cut.
 fn alone(frame: &Bytes, element: &flat::Element<'_>) -> Slice {
     match (element.marker, element.body) {
         (b'$', Some(body)) => Slice::Part(Reply::Bulk(frame.slice_ref(body))),

@@ -1,4 +1,4 @@
-//! `SLOWLOG`: the requests that took long. One log for all workers, which is touched by slow requests only.
+//! `SLOWLOG`: the log of slow requests. All workers share it, and only slow requests touch it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::registry::Client;
 use crate::config::Live;
 
-/// Longer keys are shown by so many bytes (`SLOWLOG_ENTRY_MAX_STRING` in Redis's `slowlog.h`).
+/// Bytes to which longer keys are cut (`SLOWLOG_ENTRY_MAX_STRING` in Redis's `slowlog.h`).
 const LONGEST_KEY: usize = 128;
 
-/// No request is slow.
+/// Threshold at which no request is slow.
 const NEVER: u64 = u64::MAX;
 
 /// The latest slow requests.
@@ -22,28 +22,28 @@ pub struct Slowlog {
 
 #[derive(Debug, Default)]
 struct Log {
-    /// The latest first.
+    /// Latest first.
     entries: VecDeque<Arc<Entry>>,
     next_id: u64,
     max_len: usize,
 }
 
-/// One of them.
+/// One slow request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number, never used twice.
+    /// The entry's number, never reused.
     pub id: u64,
-    /// When it was answered, in seconds of Unix time.
+    /// Time of the reply, in seconds of Unix time.
     pub unix_seconds: i64,
-    /// From the first question to the masters to the reply, in microseconds.
+    /// Time from the first request to the masters to the reply, in microseconds.
     pub us: u64,
     /// The name of the command.
     pub command: &'static str,
-    /// The key, perhaps cut.
+    /// The key, possibly cut.
     pub key: Box<[u8]>,
-    /// Whose it was.
+    /// The client's address.
     pub address: String,
-    /// What that client calls itself.
+    /// The client's name (`CLIENT SETNAME`).
     pub name: String,
 }
 
@@ -54,7 +54,7 @@ impl Default for Slowlog {
 }
 
 impl Slowlog {
-    /// Notes what `live` says from now on.
+    /// Applies the settings of `live`.
     pub fn configure(&self, live: &Live) {
         let slower_than_us = u64::try_from(live.slowlog_log_slower_than).unwrap_or(NEVER);
         self.slower_than_us.store(slower_than_us, Ordering::Relaxed);
@@ -63,13 +63,13 @@ impl Slowlog {
         log.entries.truncate(live.slowlog_max_len);
     }
 
-    /// Whether a request that took so many microseconds is to be noted.
+    /// Whether a request that took `us` microseconds is to be logged.
     #[inline]
     pub fn is_slow(&self, us: u64) -> bool {
         us >= self.slower_than_us.load(Ordering::Relaxed)
     }
 
-    /// Notes one.
+    /// Logs a slow request.
     pub fn note(
         &self,
         (command, key): (&'static str, &[u8]),
@@ -96,32 +96,32 @@ impl Slowlog {
         log.entries.truncate(max_len);
     }
 
-    /// The latest, at most `count` of them.
+    /// Returns the latest entries, at most `count`.
     pub fn latest(&self, count: usize) -> Vec<Arc<Entry>> {
         self.log().entries.iter().take(count).cloned().collect()
     }
 
-    /// How many are kept.
+    /// Returns the number of entries kept.
     pub fn len(&self) -> usize {
         self.log().entries.len()
     }
 
-    /// Whether none is.
+    /// Whether the log is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many have ever been noted.
+    /// Returns the number of entries ever logged.
     pub fn noted(&self) -> u64 {
         self.log().next_id
     }
 
-    /// Forgets them.
+    /// Clears the log.
     pub fn reset(&self) {
         self.log().entries.clear();
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock can panic.
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
-//! How many subscribers the clients of this process are.
+//! The number of this process's clients subscribed to each topic.
 //!
-//! A master counts connections, and a worker has one for all its clients. What it answers to
-//! `PUBLISH` and `PUBSUB NUMSUB` is therefore corrected: less our own connections, more our own
-//! clients. Subscribers of another proxy count as one for each of its workers.
+//! A master counts connections, and a worker has one for all its clients. The proxy therefore corrects the master's
+//! answers to `PUBLISH` and `PUBSUB NUMSUB`: it subtracts its own connections and adds its own clients. Subscribers of
+//! another proxy count as one for each of its workers.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,21 +20,21 @@ pub struct Audience(Mutex<Topics>);
 #[derive(Debug, Default)]
 struct Topics {
     channels: HashMap<Topic, Ours>,
-    /// Apart, because every one of them has to be tried for a message.
+    /// Kept apart, because a message must be matched against every pattern.
     patterns: HashMap<Topic, Ours>,
 }
 
-/// Who subscribes in this process.
+/// The subscribers of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ours {
-    /// Sessions: what a single Redis would count.
+    /// Sessions: the number that a single Redis would count.
     pub clients: i64,
-    /// Workers: what a master counts instead.
+    /// Workers: the number that a master counts instead.
     pub workers: i64,
 }
 
 impl Ours {
-    /// What a single Redis would answer, when a master has answered `counted`.
+    /// Returns the count that a single Redis would report, when a master has reported `counted`.
     pub fn correct(self, counted: i64) -> i64 {
         (counted - self.workers).max(0) + self.clients
     }
@@ -46,7 +46,7 @@ impl Ours {
 }
 
 impl Audience {
-    /// So many more clients, or workers, have subscribed to `topic`; fewer when negative.
+    /// Changes the number of clients and workers that have subscribed to `topic`; negative numbers subtract.
     pub fn change(&self, topic: &Topic, by: Ours) {
         let mut topics = self.topics();
         let counts = match topic.kind {
@@ -61,18 +61,18 @@ impl Audience {
         }
     }
 
-    /// All that somebody has subscribed to.
+    /// Returns all topics that have a subscriber.
     pub fn topics_of_all(&self) -> Vec<Topic> {
         let topics = self.topics();
         topics.channels.keys().chain(topics.patterns.keys()).cloned().collect()
     }
 
-    /// Who has subscribed to `topic` itself.
+    /// Returns the subscribers of `topic` itself.
     pub fn of(&self, topic: &Topic) -> Ours {
         self.topics().channels.get(topic).copied().unwrap_or_default()
     }
 
-    /// Who gets a message on this channel, by its name or by a pattern.
+    /// Returns the subscribers that receive a message on this channel, by its name or by a pattern.
     pub fn of_message(&self, kind: ChannelKind, channel: &[u8]) -> Ours {
         let topic = kind.topic(Bytes::copy_from_slice(channel));
         let mut ours = self.of(&topic);
@@ -86,13 +86,13 @@ impl Audience {
         ours
     }
 
-    /// Nothing that panics is done under this lock; should it happen, the counts are still good.
+    /// No code under this lock can panic; even if it did, the counts would still be valid.
     fn topics(&self) -> MutexGuard<'_, Topics> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How many subscriptions a client has, as `CLIENT LIST` shows them.
+/// The number of a client's subscriptions, as `CLIENT LIST` shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// `sub`
@@ -104,12 +104,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether there is any: the client counts as a subscriber.
+    /// Whether there is any subscription, so that the client counts as a subscriber.
     pub fn any(self) -> bool {
         self != Self::default()
     }
 
-    /// The count in a confirmation: channels and patterns share one, shard channels have their own.
+    /// Returns the count in a confirmation: channels and patterns share one, shard channels have their own.
     pub fn confirmed(self, kind: TopicKind) -> usize {
         match kind {
             TopicKind::Channel | TopicKind::Pattern => self.channels + self.patterns,

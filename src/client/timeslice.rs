@@ -1,43 +1,43 @@
-//! The time that one task of a worker may take before it is the others' turn.
+//! The time that one task of a worker may run before it yields to the others.
 //!
-//! A worker is one thread: whatever one client makes it do is time in which nobody else is read, no
-//! master is heard and no deadline is noticed. So everything a client can make long is cut into
-//! turns of [`TURN`], and whoever is not done goes to the back of the queue.
+//! A worker is one thread. While it works for one client, it reads from no other client, receives nothing from the
+//! masters and notices no deadline. Work that a client can make long is therefore cut into turns of [`TURN`]. A task
+//! that isn't done goes to the back of the queue.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::time::clock::{self, Instant};
 
-/// How long a turn lasts: short beside a claim, which may wait for several turns on its way to the masters and back;
-/// long beside a system call, of which each turn costs one.
+/// Length of a turn. It is short compared with a claim, which may wait for several turns on its way to the masters and
+/// back, and long compared with a system call, of which each turn costs one.
 pub const TURN: Duration = Duration::from_micros(25);
 
-/// How much work is done between two looks at the clock: so many claims are begun, or some kilobytes decoded.
+/// Amount of work between two readings of the clock: this many claims started, or some kilobytes decoded.
 pub const LOOK: usize = 16;
 
-/// What is left of a turn.
+/// The rest of a turn.
 #[derive(Debug, Default)]
 pub struct TimeSlice {
-    /// Nothing has been done in this turn before somebody asks.
+    /// End of the turn, or `None` until it has begun.
     until: Option<Instant>,
     spent: usize,
     over: bool,
 }
 
 impl TimeSlice {
-    /// A turn that begins `now`.
+    /// Starts a turn at `now`.
     pub fn from(now: Instant) -> Self {
         Self { until: Some(now + TURN), spent: 0, over: false }
     }
 
-    /// The turn began at `now`, unless it has begun before.
+    /// Starts the turn at `now`, unless it has already started.
     pub fn begin(&mut self, now: Instant) {
         self.until.get_or_insert(now + TURN);
     }
 
-    /// Counts some work, and says whether the turn is over. The clock is looked at after each [`LOOK`] of it
-    /// only: a claim should not pay for that.
+    /// Counts some work and returns whether the turn is over. It reads the clock only once per [`LOOK`] of work: a
+    /// claim should not pay for that.
     #[inline]
     pub fn spend(&mut self, work: usize) -> bool {
         self.spent += work;
@@ -48,7 +48,7 @@ impl TimeSlice {
         self.over
     }
 
-    /// Says whether the turn is over.
+    /// Reads the clock and returns whether the turn is over.
     pub fn look(&mut self) -> bool {
         let now = clock::now();
         let until = *self.until.get_or_insert(now + TURN);
@@ -61,12 +61,12 @@ impl TimeSlice {
         self.over = true;
     }
 
-    /// Whether it was over when somebody looked last.
+    /// Whether the turn was over when the clock was last read. Does not read the clock.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Lets others do something if the turn of this task is over; then the next one begins.
+    /// Yields to other tasks if the turn is over, and then starts the next one.
     pub async fn rest(&mut self) {
         if self.look() {
             tokio::task::yield_now().await;
@@ -75,10 +75,10 @@ impl TimeSlice {
     }
 }
 
-/// Ends a turn with work left: all others come first, and so do those for whom there is something in the sockets
-/// now. Whoever woke itself would have its next turns before anybody looks there.
+/// Ends a turn with work left. All other tasks run first, including those whose sockets have become ready. A task that
+/// woke itself would get its next turns before the runtime polls the sockets.
 pub fn others_first(cx: &mut Context<'_>) -> Poll<()> {
-    // The runtime wakes the task when it has looked.
+    // The runtime wakes the task after it has polled the sockets.
     let looked = std::pin::pin!(tokio::task::yield_now());
     let _ = looked.poll(cx);
     Poll::Pending

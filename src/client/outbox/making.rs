@@ -9,25 +9,25 @@ use crate::client::timeslice::TimeSlice;
 use crate::resp::reply::Done;
 
 impl Target {
-    /// Hands over a reply that is made when its turn has come, and while its client reads.
+    /// Delivers a reply that is made when it becomes the first, and while its client reads.
     pub fn deliver_slices(self, sliced: Sliced) {
         match self.0 {
-            // What makes it may hold the outbox: nobody would ever drop them.
+            // The slices may hold the outbox: kept in it, they would never be dropped.
             Waiter::Slot(outbox, ..) if outbox.state.borrow().closed => drop(sliced),
             Waiter::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Sliced(sliced)),
             // See `deliver`.
             Waiter::Task(sender) => _ = sender.send(sliced.whole()),
-            // What it does while it is made is done all the same.
+            // Making the reply has side effects, which must still happen.
             Waiter::Nobody => drop(sliced.whole()),
         }
     }
 }
 
-/// Who answers a request of a transaction; before it, the place of its command in the table.
+/// Answers a request of a transaction. The first argument is the place of its command in the table.
 type Answer<'a> = &'a mut dyn FnMut(u16, &[u8]) -> Made;
 
 impl Outbox {
-    /// A reply to this command that is made in slices, also if nobody wants to see it. Nothing overtakes it.
+    /// Adds a reply to this command that is made in slices, even if it is discarded. Nothing overtakes it.
     pub fn push_slices(&self, command: u16, sliced: Sliced, silent: bool) {
         let ticket = Ticket { key: 0, order: Order::Alone, bytes: 0, command };
         let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
@@ -36,13 +36,13 @@ impl Outbox {
         self.state.borrow_mut().slots.push_back(slot);
     }
 
-    /// Goes on with the reply whose turn it is, if it is in the making, and with those after it: until the
-    /// turn of the session is over or there is enough to write. Says whether one was completed.
+    /// Continues the first reply if it is in the making, and then those after it, until the session's turn is over or
+    /// there is enough to write. Returns whether a reply was completed.
     ///
-    /// Every turn makes a slice at least: what comes before it in a turn may take all of its time, every time.
+    /// Every turn makes at least one slice: earlier work of the turn may take all of its time, every time.
     pub fn make(&self, time: &mut TimeSlice, answer: Answer<'_>) -> bool {
         let mut was_made = false;
-        // What makes it may look at this outbox.
+        // The slices may access this outbox, so it must not be borrowed while they run.
         while let Some(mut sliced) = self.take_sliced() {
             if !self.make_some(&mut sliced, time, answer) {
                 self.put_back(sliced);
@@ -57,12 +57,12 @@ impl Outbox {
         was_made
     }
 
-    /// Whether there is something to be made and room for it.
+    /// Whether there is a reply to be made and room for it.
     pub fn may_make(&self) -> bool {
         self.state.borrow().may_make()
     }
 
-    /// Bytes of replies and messages that wait for the client to read.
+    /// Returns the bytes of replies and messages that wait for the client to read.
     pub fn unread_bytes(&self) -> usize {
         let state = self.state.borrow();
         let in_the_making = match state.slots.front() {
@@ -89,7 +89,7 @@ impl Outbox {
         }
     }
 
-    /// Whether that was all.
+    /// Makes slices while there is time and room. Returns whether the reply is complete.
     fn make_some(&self, sliced: &mut Sliced, time: &mut TimeSlice, answer: Answer<'_>) -> bool {
         while self.state.borrow().has_room_to_make() {
             let Some(slice) = sliced.next_slice() else { return true };
@@ -112,7 +112,7 @@ impl Outbox {
         false
     }
 
-    /// The reply to one command of a transaction.
+    /// Counts and starts the reply to one command of a transaction.
     fn begin(&self, sliced: &mut Sliced, command: u16, reply: Reply) -> Slice {
         self.state.borrow().count(command, &reply);
         sliced.with(reply)
@@ -131,8 +131,8 @@ impl State {
             && !self.is_amid_message
     }
 
-    /// Whether a message has to wait: it must not come in the middle of a reply, nor before the
-    /// confirmation of what it comes from.
+    /// Whether a message has to wait: it must not come in the middle of a reply, nor before the confirmation of the
+    /// subscription that it belongs to.
     pub(super) fn is_amid(&self) -> bool {
         let first = self.slots.front().map(|slot| &slot.filling);
         let is_made = matches!(first, Some(Filling::Sliced(_) | Filling::InTheMaking));
@@ -198,7 +198,7 @@ mod tests {
         TimeSlice::from(clock::now())
     }
 
-    /// Slices of which each takes a tenth of a turn.
+    /// Returns slices that each take a tenth of a turn.
     fn slow(made: &Rc<Cell<usize>>) -> Sliced {
         let made = Rc::clone(made);
         Sliced::new((0..100).map(move |_| {
@@ -208,11 +208,11 @@ mod tests {
         }))
     }
 
-    /// Time passes on the paused clock.
+    /// Advances the paused clock.
     fn pass(duration: Duration) {
         let mut advance = std::pin::pin!(tokio::time::advance(duration));
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        // It yields once time has advanced.
+        // The future yields once time has advanced.
         let _ = advance.as_mut().poll(&mut cx);
     }
 
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(written(&outbox), expected);
     }
 
-    /// What the proxy answers itself in a transaction takes a tenth of a turn each time.
+    /// Each reply of the proxy itself in a transaction takes a tenth of a turn.
     #[tokio::test(start_paused = true)]
     async fn a_transaction_is_answered_over_several_turns() {
         let (outbox, mut asked) = (Rc::new(Outbox::default()), 0);

@@ -1,20 +1,20 @@
-//! Replies that are not made here: the data Redis makes them, and their bytes pass through while they come.
+//! Replies that the data Redis makes: their bytes pass through as they arrive.
 
 use bytes::Bytes;
 
 use super::{Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Slot, State, Ticket};
 
-/// Why a shared connection does not answer a request.
+/// Reasons why a shared connection does not answer a request.
 #[derive(Debug)]
 pub enum SentBack {
-    /// This request is for a connection of the client's own: it has changed nothing.
+    /// The request needs a connection of the client's own. It has changed nothing.
     Again(Box<[u8]>),
-    /// The data Redis has gone, and may have executed it or not.
+    /// The data Redis has gone, and may or may not have executed the request.
     Lost,
 }
 
 impl Outbox {
-    /// A slot for a request that was passed on to the data Redis.
+    /// Reserves a slot for a request that was passed on to the data Redis.
     pub fn reserve_passed(&self, ticket: Ticket, silent: bool) {
         debug_assert_eq!(ticket.order, Order::Passed);
         let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
@@ -23,19 +23,20 @@ impl Outbox {
         state.slots.push_back(Slot { filling: Filling::Passed, answer_bytes: 0, ticket, purpose });
     }
 
-    /// The request whose turn it is cannot be passed on again: the data Redis says why.
+    /// Answers the first request with the error `why` of the data Redis: the request cannot be passed on again.
     pub fn refuse_passed(&self, why: &str) {
         self.pass(format!("-{why}\r\n").as_bytes());
         self.passed(Some(why.as_bytes()));
     }
 
-    /// Whether the data Redis still has to answer something.
+    /// Whether the data Redis still has to answer a request.
     pub fn has_passed(&self) -> bool {
         let state = self.state.borrow();
         state.slots.iter().any(|slot| matches!(slot.filling, Filling::Passed))
     }
 
-    /// The data Redis has gone, and will not answer what was passed on to it. Nothing behind that can be answered either.
+    /// Drops the requests that the data Redis will not answer because it has gone, and everything behind them, which
+    /// cannot be answered either.
     pub fn abandon_passed(&self) {
         let state = &mut *self.state.borrow_mut();
         let is_passed = |slot: &Slot| matches!(slot.filling, Filling::Passed);
@@ -55,13 +56,13 @@ impl Outbox {
         }
     }
 
-    /// The request that was last passed on over a shared connection is not answered there.
+    /// Notes that the request last passed on over a shared connection is not answered there.
     pub fn send_back(&self, why: SentBack) {
         self.state.borrow_mut().sent_back = Some(why);
         self.tell_session();
     }
 
-    /// Takes what [`Outbox::send_back`] has left.
+    /// Takes the reason that [`Outbox::send_back`] has left.
     pub fn take_sent_back(&self) -> Option<SentBack> {
         self.state.borrow_mut().sent_back.take()
     }
@@ -128,7 +129,7 @@ impl State {
         matches!(first, Some(Filling::Passed)) && !self.is_amid_message
     }
 
-    /// What has waited for the end of a message or a reply.
+    /// Continues with the messages and replies that waited for the end of a message or a reply.
     fn after_message(&mut self) {
         let messages = std::mem::take(&mut self.messages);
         self.bytes.append(messages);
@@ -144,19 +145,19 @@ impl State {
     }
 }
 
-/// Takes the replies to requests that were passed on, and messages, while their bytes come.
+/// Receives messages and the replies to requests that were passed on, as their bytes arrive.
 pub trait Recipient {
-    /// Whether the reply whose turn it is may come from the data Redis, and there is room for it.
+    /// Whether the first reply may come from the data Redis, and there is room for it.
     fn may_pass(&self) -> bool;
     /// Takes a piece of that reply.
     fn pass(&self, piece: &[u8]);
-    /// The same of a long piece, which need not be copied.
+    /// Takes a long piece of that reply, without having to copy it.
     fn pass_long(&self, piece: Bytes);
-    /// Learns that this was its last piece; `error` is its text, if it is one.
+    /// Ends that reply after its last piece. `error` is the text of an error reply.
     fn passed(&self, error: Option<&[u8]>);
-    /// Whether a message can begin or go on here, and there is room for it.
+    /// Whether a message can begin or continue here, and there is room for it.
     fn may_pass_message(&self) -> bool;
-    /// Takes a piece of a message, its last one if it `ends`.
+    /// Takes a piece of a message. `ends` says whether it is the last.
     fn pass_message(&self, piece: &[u8], ends: bool);
 }
 

@@ -1,4 +1,4 @@
-//! What is known of the one who reads the replies, for what is not worth doing without him.
+//! The state of the client that reads the replies, for work that is pointless without it.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use super::{Filling, Outbox, REPLIES_TO_STOP_READING, State, Target, Waiter};
 
 impl Target {
-    /// Has its session look whether the client is still there: while it does not read, nobody tells it. At most one
-    /// waits at a time for one client.
+    /// Waits until the session has checked that the client is still there: a disconnect goes unnoticed while the
+    /// session does not read. At most one task may wait at a time for one client.
     pub async fn look_for_client(&self) {
         let Waiter::Slot(outbox, ..) = &self.0 else { return };
         if outbox.begin_to_look() {
@@ -15,8 +15,8 @@ impl Target {
         }
     }
 
-    /// Resolves when the client has read what it was answered before, but for some kilobytes, or has gone. Replies
-    /// that wait for one before them are not waited for.
+    /// Waits until the client has read all but some kilobytes of its earlier replies, or has gone. Replies that are
+    /// held back by an earlier one are not counted.
     pub async fn has_read(&self) {
         let Waiter::Slot(outbox, slot, _) = &self.0 else { return };
         let is_little = |state: &State| state.unread_before(*slot) <= REPLIES_TO_STOP_READING;
@@ -25,7 +25,7 @@ impl Target {
 }
 
 impl Outbox {
-    /// Whether there is a session to do so.
+    /// Asks the session to check on the client. Returns whether there is a session to do so.
     fn begin_to_look(&self) -> bool {
         let state = &mut *self.state.borrow_mut();
         if state.client.is_none() || state.closed {
@@ -38,19 +38,19 @@ impl Outbox {
         true
     }
 
-    /// Whether somebody wants to know if the client is still there.
+    /// Whether the session is asked to check that the client is still there.
     pub fn is_looked_for(&self) -> bool {
         self.state.borrow().is_looked_for
     }
 
-    /// It is.
+    /// Notes that the client is still there.
     pub fn was_looked_for(&self) {
         let state = &mut *self.state.borrow_mut();
         state.is_looked_for = false;
         state.tell_watcher();
     }
 
-    /// The client has perhaps read something.
+    /// Notes that bytes were written, so the client may have read some.
     pub fn was_written(&self) {
         self.state.borrow_mut().tell_watcher();
     }
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// Bytes that wait for nothing but the client, before this slot.
+    /// Returns the bytes before this slot that wait only for the client to read.
     fn unread_before(&self, slot: u64) -> usize {
         let before = slot.saturating_sub(self.first) as usize;
         let bytes = |filling: &Filling| match filling {
