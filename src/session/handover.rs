@@ -1,4 +1,4 @@
-//! Sessions that come from another process, or go to one.
+//! Handing sessions over to another process, and taking them over from one.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -26,10 +26,10 @@ use std::net::TcpStream as StdTcpStream;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use tokio::net::{TcpStream, UnixStream};
 
-/// How long a client that cannot be handed over must have been silent before it is disconnected instead.
+/// Time for which a client that cannot be handed over must have been silent before it is disconnected instead.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A request that waits, and how to begin it anew elsewhere.
+/// A waiting request, and the way to start it anew in another process.
 #[derive(Debug)]
 pub(super) struct Suspended {
     since: Instant,
@@ -37,14 +37,14 @@ pub(super) struct Suspended {
 }
 
 impl Suspended {
-    /// What it takes.
+    /// Returns the memory that the request takes.
     pub(super) fn held(&self) -> usize {
         self.withdrawal.request.borrow().capacity()
     }
 }
 
 impl<S: Portable> Session<S> {
-    /// A session that another process has begun.
+    /// Returns a session that another process has begun.
     pub fn resumed(
         stream: S,
         worker: Rc<Worker>,
@@ -77,7 +77,7 @@ impl<S: Portable> Session<S> {
 }
 
 impl<S: AsyncWrite + Unpin + Portable> Session<S> {
-    /// A request that does not wait any more is the next one again.
+    /// Puts a withdrawn request back to the front of the unread bytes.
     pub(super) fn take_back(&mut self) {
         let is_withdrawn = |suspended: &mut Suspended| suspended.withdrawal.is_withdrawn.get();
         let Some(suspended) = self.dialogue.suspended.take_if(is_withdrawn) else { return };
@@ -90,7 +90,7 @@ impl<S: AsyncWrite + Unpin + Portable> Session<S> {
         self.decoder = Decoder::new();
     }
 
-    /// Leaves the client to another process, if it waits for nothing.
+    /// Hands the client over to another process, unless it waits for anything.
     pub(super) fn poll_depart(&mut self, cx: &mut Context<'_>) -> Option<Poll<()>> {
         self.dialogue.caller.adopt_db();
         if !self.dialogue.is_at_rest() || !self.dialogue.has_nothing_open() {
@@ -109,16 +109,16 @@ impl<S: AsyncWrite + Unpin + Portable> Session<S> {
                 Some(Poll::Ready(()))
             }
             Err(why) => {
-                // It is tried again until the time is up.
+                // The session tries again until the time is up.
                 tracing::debug!("a client cannot be handed over yet ({why})");
                 None
             }
         }
     }
 
-    /// Tells the client that this is the end.
+    /// Closes the connection.
     fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Whoever does not listen has gone.
+        // If this fails, the client has gone.
         let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
         self.dialogue.caller.worker.depart(Departure::Closed);
         Poll::Ready(())
@@ -126,7 +126,7 @@ impl<S: AsyncWrite + Unpin + Portable> Session<S> {
 }
 
 impl Dialogue {
-    /// Is again who it was, if that user is still there: its seat was its own already.
+    /// Restores the login, if its user still exists. No limit applies: the client already had its seat.
     fn resume_login(&mut self, state: &State) {
         if !state.authenticated {
             self.closing = !self.caller.log_in_if_open();
@@ -140,8 +140,8 @@ impl Dialogue {
         self.closing = !matches!(entered, Some(Ok(())));
     }
 
-    /// Makes it possible to let a request wait in another process, if one may come. What it has waited there
-    /// already counts.
+    /// Prepares a request to wait in another process, if a handover is configured. The time that it has already waited
+    /// in a previous process counts.
     pub(super) fn suspend(
         &mut self,
         waiting: &mut Waiting,
@@ -159,12 +159,12 @@ impl Dialogue {
         Some(withdrawal)
     }
 
-    /// Whether the next request is for another process.
+    /// Whether the next request is left to another process.
     pub(super) fn is_departing(&self) -> bool {
         self.caller.worker.is_departing() && self.portable && self.has_nothing_open()
     }
 
-    /// Whether the client has begun nothing that only this process can end.
+    /// Whether the client has no unfinished business that only this process can finish.
     fn has_nothing_open(&self) -> bool {
         let in_transaction = self.caller.transaction.is_some() || !self.caller.watched.is_empty();
         let has_data = self.caller.side.as_ref().is_none_or(|side| side.is_at_rest());
@@ -175,14 +175,14 @@ impl Dialogue {
             && !self.closing
     }
 
-    /// Whether all that was begun is answered, and every answer written.
+    /// Whether every started request is answered, and every answer written.
     fn is_at_rest(&self) -> bool {
         self.caller.outbox.in_flight() == 0
             && !self.has_begun()
             && self.caller.outbox.ready_bytes() == 0
     }
 
-    /// What another process needs to go on.
+    /// Returns the state that another process needs to continue the session.
     fn state(&self) -> State {
         let subscriber = self.caller.subscriber.as_ref();
         let heard = subscriber.map(|subscriber| self.caller.worker.hub().heard_by(subscriber));
@@ -199,10 +199,10 @@ impl Dialogue {
     }
 }
 
-/// Goes on with a connection that another process has begun, on this worker.
+/// Continues a connection that another process has begun, on this worker.
 ///
 /// # Errors
-/// The event loop refuses the socket.
+/// Returns an error if the event loop refuses the socket.
 pub fn go_on_with(connection: Connection, worker: &Rc<Worker>) -> io::Result<()> {
     match connection.state.client.address {
         Peer::Tcp(_) => {

@@ -1,6 +1,6 @@
-//! Hearing out a client that is told an error while it still sends.
+//! Reading out a client that receives an error while it still sends.
 //!
-//! A connection that is closed with bytes unread is reset, and the reply that explains why is lost with it.
+//! Closing a connection with unread bytes resets it, and the reply that explains the error is lost along with it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,18 +13,18 @@ use super::{READ_BUFFER, READS_AT_A_TIME, Session};
 use crate::client::timeslice;
 use crate::context::portable::Portable;
 
-/// How long that takes at most.
+/// Maximum time for this.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A client that is heard out.
+/// The state of a connection that is read out before it is closed.
 pub(super) struct Lingering {
     end: Pin<Box<Sleep>>,
-    /// It has been told that no more replies come.
+    /// Whether the proxy has shut down its side of the connection, so that the client expects no more replies.
     is_told: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
-    /// Ready once the client sends nothing any more that nobody would read, or has had the time to end.
+    /// Ready once the client has stopped sending bytes that would go unread, or its time is up.
     pub(super) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.dialogue.is_refused || self.ended || self.dialogue.caller.worker.is_draining() {
             return Poll::Ready(());

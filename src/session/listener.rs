@@ -1,4 +1,4 @@
-//! Accepting clients: by TCP, by TLS, and through a socket in the file system.
+//! Accepting clients: by TCP, by TLS and through a Unix socket.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -22,46 +22,46 @@ use crate::net::socket_file;
 use crate::net::sockets::{Inherited, Offer, SocketKind};
 use crate::net::tls::server::Server;
 
-/// As many connections may wait to be accepted as Redis lets wait (`tcp-backlog` in redis.conf).
+/// Maximum connections that wait to be accepted, as in Redis (`tcp-backlog` in redis.conf).
 const BACKLOG: i32 = 511;
 
-/// The first and longest pause after `accept` failed, e.g. for want of file descriptors.
+/// First and longest pause after `accept` failed, e.g. because of a lack of file descriptors.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// How long a client may take to agree on a cipher.
+/// Maximum duration of a TLS handshake.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a client too many is told (`networking.c`, `acceptCommonHandler`).
+/// The reply to a client beyond `max-clients` (`networking.c`, `acceptCommonHandler`).
 pub(crate) const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// The sockets on which one worker accepts clients.
 #[derive(Default)]
 pub struct Listeners {
-    /// More than one if another process had more workers.
+    /// More than one if the previous process had more workers.
     plain: Vec<std::net::TcpListener>,
     tls: Vec<std::net::TcpListener>,
     server: Option<Arc<Server>>,
     unix: Option<std::os::unix::net::UnixListener>,
 }
 
-/// Why the proxy cannot listen where it was told to.
+/// The error when the proxy cannot listen at a configured place.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {place} ({why})")]
 pub struct CannotListen {
-    /// What for.
+    /// The kind of listener.
     pub kind: SocketKind,
     /// The address or path.
     pub place: String,
-    /// What the system says.
+    /// The system's error.
     pub why: io::Error,
 }
 
 impl Listeners {
-    /// Opens everything that `settings` name, for every worker, unless it was inherited; `server` is there if TLS is
-    /// among it.
+    /// Opens every listener named in `settings`, for every worker, unless it was inherited. `server` is required if TLS
+    /// is one of them.
     ///
     /// # Errors
-    /// When an address is in use or not ours.
+    /// Returns an error if an address is in use or does not belong to this host.
     pub fn bind(
         settings: &Settings,
         server: Option<Arc<Server>>,
@@ -91,10 +91,10 @@ impl Listeners {
         Ok(all)
     }
 
-    /// What a successor is offered: all of it. `settings` are those it was opened by.
+    /// Returns all listeners as offers to a successor. `settings` are those with which they were opened.
     ///
     /// # Errors
-    /// Too many files are open.
+    /// Returns an error if too many files are open.
     pub fn offers(&self, settings: &Settings) -> io::Result<Vec<Offer>> {
         let (listen, tls) = (settings.listen.as_ref(), settings.tls.as_ref());
         let mut offers = Vec::new();
@@ -110,12 +110,12 @@ impl Listeners {
         Ok(offers)
     }
 
-    /// Where clients without TLS connect, e.g. with the port that the system chose.
+    /// Returns the address for clients without TLS, e.g. with the port that the system chose.
     pub fn address(&self) -> Option<SocketAddr> {
         self.plain.first()?.local_addr().ok()
     }
 
-    /// Every place where clients connect, for people.
+    /// Returns every place where clients connect, for people to read.
     pub fn places(&self) -> Vec<String> {
         let plain = self.address().map(|address| address.to_string());
         let tls = self.tls.first().and_then(|tls| tls.local_addr().ok());
@@ -124,10 +124,10 @@ impl Listeners {
         plain.into_iter().chain(tls.map(|tls| format!("{tls} (TLS)"))).chain(unix).collect()
     }
 
-    /// Accepts clients until what it returns is dropped.
+    /// Accepts clients until the returned value is dropped.
     ///
     /// # Errors
-    /// When the event loop refuses a socket.
+    /// Returns an error if the event loop refuses a socket.
     pub fn accept<D: Doorkeeper>(&self, door: &D) -> io::Result<JoinSet<()>> {
         let mut accepting = JoinSet::new();
         for plain in &self.plain {
@@ -146,21 +146,21 @@ impl Listeners {
     }
 }
 
-/// Who lets clients in, or not.
+/// The recipient of accepted connections, which admits clients or rejects them.
 pub trait Doorkeeper: Clone + 'static {
-    /// After how much silence to ask whether a client is still there; zero: never.
+    /// Returns the silence after which TCP probes whether a client is still there; zero for never.
     fn keep_alive(&self) -> Duration;
 
-    /// The system refused a connection.
+    /// Notes that the system failed to accept a connection.
     fn could_not_accept(&self) {}
 
-    /// A client came by TCP. `ends` are its address and ours.
+    /// Takes a TCP connection. `ends` are the client's address and the proxy's.
     fn tcp(&self, stream: TcpStream, ends: (Peer, Peer));
 
-    /// One came that is to be agreed with on a cipher.
+    /// Takes a TCP connection on which the client starts TLS.
     fn tls(&self, stream: TcpStream, ends: (Peer, Peer), server: &Server);
 
-    /// One came from this host.
+    /// Takes a connection through the Unix socket.
     fn unix(&self, stream: UnixStream, ends: (Peer, Peer));
 }
 
@@ -186,7 +186,7 @@ impl Doorkeeper for Rc<Worker> {
     }
 }
 
-/// One socket for each worker at least, and every one that was inherited.
+/// Returns at least one socket for each worker, and every inherited one.
 fn tcp(
     settings: &Settings,
     kind: SocketKind,
@@ -208,12 +208,12 @@ fn tcp(
     Ok(sockets)
 }
 
-/// A socket with a queue of its own, or if the first one is not shared, the same.
+/// Opens a socket with a queue of its own, or shares the first one if its port cannot be shared.
 fn another(first: &std::net::TcpListener) -> io::Result<std::net::TcpListener> {
     bind(first.local_addr()?, true).or_else(|_| first.try_clone())
 }
 
-/// Each worker gets as many as the next, or one more.
+/// Deals the sockets out evenly; some workers may get one more.
 fn deal<T>(
     sockets: Vec<T>,
     workers: &mut [Listeners],
@@ -244,7 +244,7 @@ fn resolve(listen: &str) -> io::Result<SocketAddr> {
     listen.to_socket_addrs()?.next().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// With `is_shared`, several workers of this process may open the same address.
+/// Opens a listening socket. With `is_shared`, several workers of this process may open the same address.
 fn bind(address: SocketAddr, is_shared: bool) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -279,7 +279,7 @@ async fn accept_tcp(listener: TcpListener, tls: Option<Arc<Server>>, door: impl 
     }
 }
 
-/// As `anetKeepAlive` of Redis (`anet.c`): it asks three times, a third of the time apart.
+/// Enables keepalive like `anetKeepAlive` of Redis (`anet.c`): three probes, a third of the time apart.
 fn keep_alive(stream: &TcpStream, after: Duration) {
     if after.is_zero() {
         return;
@@ -287,7 +287,7 @@ fn keep_alive(stream: &TcpStream, after: Duration) {
     let pause = (after / 3).max(Duration::from_secs(1));
     let after = after.max(Duration::from_secs(1));
     let how = TcpKeepalive::new().with_time(after).with_interval(pause).with_retries(3);
-    // Without it, a client whose host has gone is noticed when it is written to.
+    // Without keepalive, a dead client host is only noticed by the next write.
     let _ = SockRef::from(stream).set_tcp_keepalive(&how);
 }
 
@@ -329,7 +329,7 @@ impl Backoff {
     }
 }
 
-/// Serves the client at the other end of `stream`, or turns it away. `ends` are its address and ours.
+/// Serves the client at the other end of `stream`, or rejects it. `ends` are the client's address and the proxy's.
 pub fn admit<S>(stream: S, ends: (Peer, Peer), worker: &Rc<Worker>)
 where
     S: AsyncRead + AsyncWrite + Portable + Unpin + 'static,
@@ -344,7 +344,7 @@ where
     }
 }
 
-/// The same after a handshake. Whoever does not finish it takes a place meanwhile.
+/// Serves the client after a TLS handshake, or rejects it. An unfinished handshake counts as a client.
 fn admit_by_tls(stream: TcpStream, ends: (Peer, Peer), server: &Server, worker: &Rc<Worker>) {
     let handshake = server.get().accept(stream);
     let Some(client) = enter(ends, worker) else { return };
@@ -365,7 +365,7 @@ fn admit_by_tls(stream: TcpStream, ends: (Peer, Peer), server: &Server, worker: 
     });
 }
 
-/// Nothing is left of a handshake that fails, takes too long, or has to give way.
+/// Completes the handshake. Returns `None` if it fails, takes too long, or gives way to others.
 async fn agree<T>(
     handshake: impl Future<Output = io::Result<T>>,
     client: &Arc<Client>,

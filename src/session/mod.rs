@@ -1,8 +1,8 @@
 //! One client connection: reads requests, starts operations, writes replies in order.
 //!
-//! A session is a future that is polled when there is something to read, when a reply is ready, and
-//! when it is told to end. Requests are decoded in the worker's one read buffer and only what is
-//! incomplete is copied, so that an idle connection costs no buffer at all.
+//! A session is a future. It is polled when there is something to read, when a reply is ready, and when it must end.
+//! Requests are decoded in the worker's one read buffer and only incomplete ones are copied, so that an idle connection
+//! costs no buffer at all.
 
 pub mod handover;
 mod lingering;
@@ -48,72 +48,72 @@ use handover::Suspended;
 use lingering::Lingering;
 use passing::Passing;
 
-/// How often a session may read or start requests before it is the others' turn, however fast that is.
+/// Maximum rounds of reading and starting requests before a session yields to others, however fast they are.
 const READS_AT_A_TIME: usize = 4;
 
-/// Bytes that are decoded in the time in which one request is begun.
+/// Bytes decoded in the time that it takes to start one request.
 const BYTES_OF_WORK: usize = 64;
 
-/// A write of this many bytes takes a turn: the kernel copies them, and delivers them itself to a client on this
-/// machine, which then wants the same cores.
+/// Size of a write that takes up a whole turn. The kernel copies the bytes, and delivers them itself to a client on
+/// this machine, which then wants the same cores.
 const WRITE_OF_A_TURN: usize = 8 << 10;
 
-/// How much is read from a client at once.
+/// Maximum bytes read from a client at once.
 const READ_BUFFER: usize = 64 << 10;
 
 /// A connection.
 pub struct Session<S> {
     stream: S,
     decoder: Decoder,
-    /// Bytes of a request that is not complete yet, or must wait for one before it.
+    /// Bytes of a request that is not complete yet, or must wait for an earlier one.
     pending: BytesMut,
-    /// The client sends no more. What it has sent is done all the same, as by Redis.
+    /// Whether the client sends no more. Requests that it has sent still run, as in Redis.
     ended: bool,
     registered: bool,
-    /// It is told an error that ends the connection.
+    /// Set while the client receives an error that ends the connection.
     lingering: Option<Lingering>,
     dialogue: Dialogue,
 }
 
-/// A session but for its bytes: requests that were begun, and what keeps the next from beginning.
+/// A session apart from its bytes: the requests in progress, and the conditions that delay the next one.
 pub(crate) struct Dialogue {
     /// The client, as commands see it.
     caller: Caller,
-    /// Until then no request is started ([`Action::Rest`]).
+    /// Time until which no request is started ([`Action::Rest`]).
     rest: Option<Pin<Box<Sleep>>>,
-    /// An `EXEC` whose commands have not all been looked at, and its size.
+    /// An `EXEC` whose commands have not all been checked, and its size.
     planning: Option<(Box<Planning>, usize)>,
-    /// What lets it read one large thing at a time, once it has.
+    /// The semaphore that limits the client to one large read at a time, once it has made one.
     large_reads: Option<Rc<Semaphore>>,
-    /// The rest of a long request, which is passed on while it comes.
+    /// The rest of a long request, which is passed on as it arrives.
     passing: Option<Box<Passing>>,
     /// Operations of a request with many keys that have not been started yet.
     parts: VecDeque<Operation>,
-    /// The next request has to wait for one before it.
+    /// Whether the next request has to wait for an earlier one.
     blocked: bool,
-    /// Bytes are here that were not looked at for want of room.
+    /// Whether received bytes are unprocessed for lack of room.
     stalled: bool,
-    /// No more requests: after `QUIT`, a protocol error or the end of the stream.
+    /// Whether no more requests are started: after `QUIT`, a protocol error or the end of the stream.
     closing: bool,
-    /// The last of these was a protocol error.
+    /// Whether the session closes because of a protocol error.
     is_refused: bool,
-    /// Another process can go on with it.
+    /// Whether another process can take the session over.
     portable: bool,
-    /// A request that waits, for another process to wait instead.
+    /// A waiting request, which can wait in another process instead.
     suspended: Option<Suspended>,
-    /// How long the next request has waited in another process.
+    /// Time that the next request has waited in another process.
     waited: Duration,
 }
 
 impl<S: Portable> Session<S> {
-    /// A session that has just been accepted.
+    /// Returns a session for a newly accepted connection.
     pub fn new(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
         let mut session = Self::begun(stream, worker, client);
         session.dialogue.closing = !session.dialogue.caller.log_in_if_open();
         session
     }
 
-    /// One that nobody has logged in to.
+    /// Returns a session without a login.
     fn begun(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
         let dialogue = Dialogue {
             caller: Caller::new(worker, client),
@@ -192,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
                 }
                 break;
             }
-            // Writing may have made room for what is already here, or what that waited for is made.
+            // Writing may have made room for the bytes already received, or made the reply that they waited for.
             let may_go_on = session.dialogue.stalled && session.dialogue.may_start();
             let was_unblocked = session.dialogue.blocked && was_made;
             let may_make =
@@ -222,7 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
-    /// For whoever asks.
+    /// Checks whether the client is still there and reports it to the task that asked.
     fn is_client_there(&self) -> bool {
         let other_end = self.stream.other_end();
         if other_end == OtherEnd::Ended {
@@ -232,9 +232,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         other_end != OtherEnd::Gone
     }
 
-    /// Whether nothing is left to do before the client sends more. Then its turn does not end by waiting for others: what
-    /// it sends next would come behind what they send after that. What the data Redis sends may have waited for room that
-    /// there is by now.
+    /// Whether nothing is left to do before the client sends more. Its turn then does not end by yielding to others,
+    /// because its next request would be read after theirs. Bytes from the data Redis may have waited for room that now
+    /// exists.
     fn only_reads(&self) -> bool {
         let dialogue = &self.dialogue;
         if dialogue.caller.side.as_ref().is_some_and(|side| !side.is_at_rest()) {
@@ -261,12 +261,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         }
     }
 
-    /// Whether a request waits for those before it.
+    /// Whether a request waits for earlier ones.
     fn has_put_by(&self) -> bool {
         !self.pending.is_empty() && (self.dialogue.blocked || self.dialogue.stalled)
     }
 
-    /// While a client waits, the next requests are only put by: so it is noticed when it goes away.
+    /// Whether to read from the client. While a request waits, later ones are read and only stored, so that a
+    /// disconnect is noticed.
     fn may_read(&self) -> bool {
         if self.ended {
             return false;
@@ -305,7 +306,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         Poll::Ready(Ok(read.len()))
     }
 
-    /// Starts the requests in `bytes`, or those that there is time for; says how many bytes they were.
+    /// Starts the requests in `bytes` for which there is time. Returns their length in bytes.
     fn requests(&mut self, bytes: &[u8], time: &mut TimeSlice) -> usize {
         let (mut done, mut requests) = (0, 0);
         self.dialogue.blocked = false;
@@ -369,7 +370,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         flushed
     }
 
-    /// Tells what this connection takes of the memory that clients have together.
+    /// Reports the connection's share of the memory that all clients take.
     fn account(&self, unread: usize) {
         let (dialogue, client) = (&self.dialogue, &self.dialogue.caller.client);
         client.holds(self.pending.len(), unread);
@@ -384,7 +385,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
 }
 
 impl Dialogue {
-    /// Starts one request; false when it has to wait for one before it.
+    /// Starts one request. Returns false if it has to wait for an earlier one.
     fn request(&mut self, args: Args<'_>, raw: &[u8]) -> bool {
         if args.is_empty() {
             return true;
@@ -453,7 +454,8 @@ impl Dialogue {
         is_done
     }
 
-    /// What the current request was to begin, for a [`TimeSlice`]. What the proxy answers itself may be anything.
+    /// Returns the cost of starting the current request, for a [`TimeSlice`]. Requests that the proxy answers itself
+    /// can cost any amount.
     fn work(&self, bytes: usize) -> usize {
         let family = table::at(self.caller.command).map(|spec| spec.family);
         let is_ours = matches!(
@@ -463,7 +465,7 @@ impl Dialogue {
         if is_ours { timeslice::LOOK } else { 1 + bytes / BYTES_OF_WORK }
     }
 
-    /// Whether the data Redis shows the current request to monitors, who hear that as well.
+    /// Whether the data Redis shows the current request to monitors, who see its stream as well.
     fn is_shown_by_data(&mut self, action: &Action) -> bool {
         let was_told =
             self.caller.side.as_mut().is_some_and(|side| std::mem::take(&mut side.was_told));
@@ -497,25 +499,25 @@ impl Dialogue {
         true
     }
 
-    /// Goes on with an `EXEC`, and starts it when all its commands have been looked at.
+    /// Continues an `EXEC`, and starts it when all its commands have been checked.
     fn plan(&mut self, time: &mut TimeSlice) {
         let Some((mut planning, bytes)) = self.planning.take() else { return };
         match planning.go_on(&mut self.caller, time) {
             Ok(None) => self.planning = Some((planning, bytes)),
-            // Nothing has begun since.
+            // No other request has been started since, so it need not wait.
             Ok(Some(operation)) => _ = self.start(operation, bytes),
             Err(refused) => self.caller.answer(refused),
         }
     }
 
-    /// Goes on with replies that are made in slices.
+    /// Continues replies that are made in slices.
     fn make(&mut self, time: &mut TimeSlice) -> bool {
         let outbox = Rc::clone(&self.caller.outbox);
         outbox
             .make(time, &mut |place, request| transaction::answer(&mut self.caller, place, request))
     }
 
-    /// Starts a task that asks one master after the other.
+    /// Starts a task that queries one master after the other.
     fn aside(&mut self, aside: Aside, bytes: usize) -> bool {
         let key = self.caller.worker.engine().fingerprint(aside.db(), aside.key());
         let ticket = Ticket { key, order: aside.order(), bytes, command: self.caller.command };
@@ -536,14 +538,14 @@ impl Dialogue {
         }
     }
 
-    /// Starts a task that asks the data Redis and the masters.
+    /// Starts a task that queries the data Redis and the masters.
     fn on_both(&mut self, job: LockJob) -> bool {
         let Some(gate) = self.caller.worker.gate().cloned() else { return false };
         let engine = Rc::clone(self.caller.worker.engine());
         self.run_alone(|target| job.run(engine, gate, target))
     }
 
-    /// Answers when the masters know what it has unsubscribed from, as after `UNSUBSCRIBE`.
+    /// Answers once the masters know about the unsubscriptions, as after `UNSUBSCRIBE`.
     fn answer_unsubscribed(&mut self, reply: Reply) -> bool {
         let told = self.caller.worker.hub().caught_up();
         self.run_alone(|target| async {
@@ -552,7 +554,7 @@ impl Dialogue {
         })
     }
 
-    /// A request with many keys starts when it is alone, and is followed when it is done.
+    /// Starts a request with many keys once no other is in flight. Later requests wait until it is done.
     fn gather(&mut self, how: Gather, operations: Vec<Operation>) -> bool {
         if self.caller.outbox.in_flight() > 0 {
             return false;
@@ -564,7 +566,7 @@ impl Dialogue {
         true
     }
 
-    /// A client that waits sends nothing else until it is answered.
+    /// Starts to wait. The client's later requests wait until it is answered.
     fn wait(&mut self, mut waiting: Waiting, args: Args<'_>) -> bool {
         let worker = Rc::clone(&self.caller.worker);
         let withdrawal = self.suspend(&mut waiting, args);
@@ -578,7 +580,7 @@ impl Dialogue {
         self.run_alone(|target| async { target.deliver(kill_scripts(network, masters).await) })
     }
 
-    /// Starts a task that answers, and lets nothing begin before that.
+    /// Starts a task that answers, and lets no request start before it does.
     fn run_alone<F>(&mut self, task: impl FnOnce(Target) -> F) -> bool
     where
         F: Future<Output = ()> + 'static,
@@ -620,7 +622,7 @@ impl Dialogue {
         has_room && is_free && self.rest.is_none() && !self.is_departing()
     }
 
-    /// Whether something has begun that is still to be started in part.
+    /// Whether parts of a started request have still to be started.
     fn has_begun(&self) -> bool {
         !self.parts.is_empty() || self.planning.is_some() || self.caller.outbox.is_gathering()
     }
@@ -654,7 +656,7 @@ impl Dialogue {
         }
     }
 
-    /// Bytes of replies that it has not read, and of those of a transaction that are known.
+    /// Returns the bytes of replies that the client has not read, including the known replies of a transaction.
     fn unread_bytes(&self) -> usize {
         let known = self.planning.as_ref().map_or(0, |(planning, _)| planning.known());
         self.caller.outbox.unread_bytes() + known
@@ -668,13 +670,13 @@ impl Dialogue {
         }
     }
 
-    /// What the rest of a request takes that has many keys, and one that waits.
+    /// Returns the memory taken by the rest of a request with many keys, and by a waiting request.
     fn parts_held(&self) -> usize {
         let suspended = self.suspended.as_ref().map_or(0, Suspended::held);
         self.parts.capacity() * size_of::<Operation>() + suspended
     }
 
-    /// What `MULTI` and `WATCH` have begun.
+    /// Returns the memory taken by `MULTI` and `WATCH`.
     fn transaction_held(&self) -> usize {
         let queued = self.caller.transaction.as_ref().map_or(0, Transaction::held);
         let planned = self.planning.as_ref().map_or(0, |(planning, _)| planning.held());
@@ -683,13 +685,13 @@ impl Dialogue {
             + self.caller.watched.iter().map(|watched| watched.key.len() + ENTRY).sum::<usize>()
     }
 
-    /// What it sends is no request: that is the last reply.
+    /// Sends the protocol error as the last reply.
     fn refuse(&mut self, error: ProtocolError) {
         self.caller.outbox.push_reply(NO_COMMAND, error.reply());
         (self.closing, self.is_refused) = (true, true);
     }
 
-    /// Everything that was asked is answered, and nothing more will be.
+    /// Whether every request is answered, and no more will be started.
     fn is_finished(&self) -> bool {
         let ending = self.closing || self.caller.worker.is_draining();
         ending && self.caller.outbox.in_flight() == 0 && !self.has_begun()

@@ -1,4 +1,4 @@
-//! Passing requests on to the data Redis, long ones while they come, and its replies back.
+//! Passing requests on to the data Redis, long ones as they arrive, and its replies back.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -16,14 +16,14 @@ use crate::data::shared::SharedRequest;
 use crate::resp::extent::ReplyExtents as Frames;
 use crate::resp::requests::{Args, ProtocolError};
 
-/// From so many bytes on a request for the data Redis is passed on while it comes.
+/// Size from which a request for the data Redis is passed on as it arrives.
 const LONG_REQUEST: usize = 64 << 10;
 
-/// A long request, of which the rest is coming.
+/// A long request, part of which is still to come.
 pub(super) enum Passing {
-    /// It is passed on.
+    /// The request is passed on.
     On(Frames),
-    /// It is passed over: it was answered at its beginning.
+    /// The request is skipped: it was answered at its beginning.
     Over(Frames),
 }
 
@@ -35,8 +35,8 @@ impl Passing {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
-    /// Begins with a long request of which not all is here, if it can be passed on while it comes. One that cannot has a
-    /// limit.
+    /// Begins an incomplete long request, if it can be passed on as it arrives. Requests that cannot are limited in
+    /// size.
     pub(super) fn begin_to_pass(&mut self, bytes: &[u8]) -> bool {
         let limits = self.dialogue.limits();
         let Some(beginning) = self.decoder.beginning(bytes).filter(|_| limits.may_pass) else {
@@ -72,13 +72,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     }
 }
 
-/// A request that was typed by hand may be split elsewhere by the data Redis.
+/// Returns the request in the encoding that drivers use: the data Redis might split one typed by hand differently.
 fn as_drivers_send_it<'a>(args: Args<'_>, raw: &'a [u8]) -> Cow<'a, [u8]> {
     if raw.first() == Some(&b'*') { raw.into() } else { args.to_request().into() }
 }
 
 impl Dialogue {
-    /// The data Redis gets the request as it is; one that was typed by hand, as drivers send it.
+    /// Passes the request on to the data Redis as it is. A request typed by hand is encoded as drivers send it.
     pub(super) fn pass_on(&mut self, ticket: Ticket, args: Args<'_>, raw: &[u8]) {
         let silent = self.caller.is_silent();
         let Some(side) = &mut self.caller.side else { return };
@@ -94,7 +94,7 @@ impl Dialogue {
         }
     }
 
-    /// The data Redis gets the request together with those of other clients.
+    /// Passes the request on to the data Redis over a connection that clients share.
     pub(super) fn share(&mut self, ticket: Ticket, is_read: bool, args: Args<'_>, raw: &[u8]) {
         let silent = self.caller.is_silent();
         let Some(side) = &mut self.caller.side else { return };
@@ -103,7 +103,7 @@ impl Dialogue {
         side.share(SharedRequest { bytes, is_read, outbox: Rc::clone(&self.caller.outbox) });
     }
 
-    /// The same of a long request while it comes.
+    /// Begins to pass on a long request as it arrives.
     fn begin_to_pass(&mut self, ticket: Ticket) {
         let silent = self.caller.is_silent();
         if let Some(connection) = self.caller.side.as_mut().and_then(|side| side.connection()) {
@@ -113,7 +113,7 @@ impl Dialogue {
         }
     }
 
-    /// How much of a long request there is room for, if one is coming.
+    /// Returns the room for more of a long request, or `None` if none is in progress.
     pub(super) fn passing_room(&self) -> Option<usize> {
         Some(match **self.passing.as_ref()? {
             Passing::On(_) => self.caller.side.as_ref().map_or(0, |side| side.room()),
@@ -121,7 +121,7 @@ impl Dialogue {
         })
     }
 
-    /// Passes on what there is room for; says how much that is.
+    /// Passes on as many bytes as there is room for, and returns their number.
     pub(super) fn pass_more(&mut self, bytes: &[u8]) -> usize {
         let room = self.passing_room().unwrap_or_default();
         let bytes = &bytes[..bytes.len().min(room)];
@@ -129,7 +129,7 @@ impl Dialogue {
             return 0;
         };
         let Ok(found) = passing.frames().read(bytes) else {
-            // Half of a request must not be finished by what comes next.
+            // The next bytes must not complete half a request.
             self.lose_data();
             return bytes.len();
         };
@@ -143,7 +143,7 @@ impl Dialogue {
         found.bytes
     }
 
-    /// Goes on with what is on its way to the data Redis and back; whether anything has happened.
+    /// Continues the traffic to and from the data Redis. Returns whether anything has happened.
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(side) = &mut self.caller.side else { return false };
         match self.caller.outbox.take_sent_back() {
@@ -171,7 +171,7 @@ impl Dialogue {
         }
     }
 
-    /// As one Redis does that goes away: what was not answered may have been done or not.
+    /// Ends the connection, as a Redis that goes away does: unanswered requests may or may not have been executed.
     fn lose_data(&mut self) -> bool {
         if let Some(side) = &mut self.caller.side {
             side.disconnect();
