@@ -26,58 +26,58 @@ use crate::pubsub::subscriber::Subscriber;
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 
-/// A client, and what its requests have changed so far.
+/// A client, and the state that its requests have changed so far.
 pub struct Caller {
-    /// The worker this session lives on.
+    /// The worker that serves the session.
     pub worker: Rc<Worker>,
-    /// Its entry in `CLIENT LIST`.
+    /// The client's entry in `CLIENT LIST`.
     pub client: Arc<Client>,
-    /// Its replies.
+    /// The client's replies.
     pub outbox: Rc<Outbox>,
     /// The place of the current request's command in the table, or [`NO_COMMAND`].
     pub command: u16,
     /// `SELECT`
     pub db: u32,
-    /// Who it is.
+    /// The client's login.
     pub login: Login,
-    /// Its wrong passwords.
+    /// The client's wrong passwords.
     pub attempts: Attempts,
-    /// All users, as this session knows them.
+    /// All users, as this session last saw them.
     pub users: Arc<Users>,
     /// `CLIENT REPLY`
     pub replies: Replies,
-    /// What `MULTI` has begun.
+    /// The transaction that `MULTI` has begun.
     pub transaction: Option<Transaction>,
-    /// What `SELECT` after `MULTI` has chosen, once `EXEC` has run.
+    /// The database that a `SELECT` after `MULTI` has chosen, once `EXEC` has run.
     pub chosen_db: Rc<Cell<Option<u32>>>,
-    /// What `WATCH` has named.
+    /// The keys of `WATCH`.
     pub watched: Vec<Rc<Watched>>,
     /// The libraries of functions, for the request that waits for them.
     pub libraries: Rc<RefCell<Asked>>,
-    /// What it has subscribed to, once it has.
+    /// The client's subscriptions, once it has any.
     pub subscriber: Option<Rc<Subscriber>>,
     /// `MONITOR`
     pub watching: Option<Watching>,
-    /// Its dealings with the data Redis, if there is one.
+    /// The client's connection to the data Redis, if there is one.
     pub side: Option<Box<Side>>,
-    /// Subscriptions that wait for those before them.
+    /// Subscriptions that wait for earlier ones.
     pub runs: Runs,
 }
 
 /// `CLIENT REPLY ON|OFF|SKIP`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replies {
-    /// Send them.
+    /// Send all replies.
     #[default]
     On,
-    /// Send none.
+    /// Send no replies.
     Off,
-    /// Do not send the next one.
+    /// Do not send the next reply.
     SkipNext,
 }
 
 impl Caller {
-    /// A client that nobody has logged in as.
+    /// Returns a client without a login.
     pub fn new(worker: Rc<Worker>, client: Arc<Client>) -> Self {
         let users = Arc::clone(&worker.live().users);
         let side = worker.spares().map(|spares| {
@@ -105,12 +105,12 @@ impl Caller {
         }
     }
 
-    /// The time of day by the masters' clocks, in milliseconds.
+    /// Returns the time of day by the masters' clocks, in milliseconds.
     pub fn unix_ms(&self) -> i64 {
         self.worker.engine().rules().unix_time.ms()
     }
 
-    /// A transaction may have selected another database.
+    /// Switches to the database that a transaction may have selected.
     pub fn adopt_db(&mut self) {
         if let Some(db) = self.chosen_db.take() {
             self.db = db;
@@ -118,7 +118,7 @@ impl Caller {
         }
     }
 
-    /// Shows the requests of all clients to this one from now on (`MONITOR`).
+    /// Sends the requests of all clients to this one from now on (`MONITOR`).
     pub fn watch_requests(&mut self) {
         if self.watching.is_none() {
             self.client.set_monitor(true);
@@ -127,7 +127,7 @@ impl Caller {
         }
     }
 
-    /// No more requests of others for this session.
+    /// Stops `MONITOR` for this session.
     pub fn stop_monitoring(&mut self) {
         self.watching = None;
         self.client.set_monitor(false);
@@ -140,7 +140,8 @@ impl Caller {
         }
     }
 
-    /// What comes in slices may take long: it begins when all before it is answered.
+    /// Replies to the current request in slices, which may take long: it starts when all earlier requests are answered.
+    /// Returns false if it must wait for them.
     pub fn answer_in_slices(&mut self, sliced: Sliced) -> bool {
         if self.outbox.in_flight() > 0 {
             return false;
@@ -150,26 +151,26 @@ impl Caller {
         true
     }
 
-    /// What this session has subscribed to.
+    /// Returns this session's subscriptions.
     pub fn subscriber(&mut self) -> Rc<Subscriber> {
         let (client, outbox) = (&self.client, &self.outbox);
         let new = || Subscriber::new(Arc::clone(client), Rc::clone(outbox));
         Rc::clone(self.subscriber.get_or_insert_with(new))
     }
 
-    /// Whether this session has subscribed to anything.
+    /// Whether this session has any subscription.
     pub fn has_subscriptions(&self) -> bool {
         self.subscriber.is_some() && self.client.is_subscriber()
     }
 
-    /// Whether the masters are about to confirm what this session has subscribed to, or not any
-    /// more: what it may send next depends on that.
+    /// Whether the masters have yet to confirm a subscription of this session, or the end of one. The requests that the
+    /// client may send next depend on that.
     pub fn waits_for_masters(&self) -> bool {
         let is_changing = |subscriber: &Rc<Subscriber>| subscriber.is_changing();
         !self.runs.is_empty() || self.subscriber.as_ref().is_some_and(is_changing)
     }
 
-    /// Begins to end many subscriptions, a little at a time. Few take no time: then it is false.
+    /// Starts to end many subscriptions, a little at a time. Returns false if they are so few that it takes no time.
     pub fn begin_to_unsubscribe(&mut self) -> bool {
         let Some(subscriber) = self.subscriber.clone() else { return false };
         let topics = subscriber.topics();
@@ -187,7 +188,7 @@ impl Caller {
         true
     }
 
-    /// No more messages for this session; whether it had subscribed to anything.
+    /// Ends all subscriptions of this session. Returns whether there were any.
     pub fn unsubscribe_all(&mut self) -> bool {
         let has_listened = self.has_subscriptions();
         if let Some(subscriber) = self.subscriber.take() {
@@ -197,8 +198,8 @@ impl Caller {
         has_listened
     }
 
-    /// The libraries of functions as of a moment since the current request came, which is on `keys`. `None`: a quorum is
-    /// asked for them, and the request has to wait.
+    /// Returns the libraries of functions as of a moment since the current request on `keys` arrived. Returns `None`
+    /// while a quorum is queried for them: the request has to wait.
     pub fn current_libraries(&self, keys: &[&[u8]]) -> Option<Result<Rc<Libraries>, Reply>> {
         match &*self.libraries.borrow() {
             Asked::Told(told) => return Some(told.clone()),
@@ -223,7 +224,7 @@ impl Caller {
         None
     }
 
-    /// Asks a quorum for the libraries of functions.
+    /// Queries a quorum for the libraries of functions.
     pub fn ask_for_libraries(&self, question: Ticket) {
         *self.libraries.borrow_mut() = Asked::Pending;
         let slot = self.outbox.reserve(question, true);
@@ -236,12 +237,12 @@ impl Caller {
         });
     }
 
-    /// Lets requests that are looked at now see these libraries, or as before.
+    /// Sets the libraries that [`Caller::current_libraries`] returns. With `None`, it queries a quorum again.
     pub fn show_libraries(&self, told: Option<Result<Rc<Libraries>, Reply>>) {
         *self.libraries.borrow_mut() = told.map_or(Asked::Nobody, Asked::Told);
     }
 
-    /// The ticket of an operation whose request has this many bytes.
+    /// Returns the ticket of an operation whose request has this many bytes.
     pub fn ticket(&self, operation: &Operation, bytes: usize) -> Ticket {
         Ticket {
             key: self.worker.engine().fingerprint(operation.db, &operation.key),
@@ -251,7 +252,7 @@ impl Caller {
         }
     }
 
-    /// Of a request without a key.
+    /// Returns the ticket of a request without a key.
     pub fn ticket_of(&self, order: Order) -> Ticket {
         Ticket { key: 0, order, bytes: 0, command: self.command }
     }
@@ -265,7 +266,7 @@ impl Caller {
         silent
     }
 
-    /// Shows the current request to monitors.
+    /// Sends the current request to monitors.
     pub fn show_to_monitors(&self, args: Args<'_>) {
         if let Some(spec) = table::at(self.command) {
             self.worker.registry().monitors().show(spec, args, self.db, &self.client.address);

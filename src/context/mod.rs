@@ -1,9 +1,9 @@
-//! What commands see of a session and its worker.
+//! A session and its worker, as commands see them.
 //!
 //! * [`caller`]: the client that sent the request; [`users`]: its login; [`transaction`]: its queue since `MULTI`;
 //!   [`subscriptions`]: its topics;
-//! * [`worker`]: the worker that serves it; [`shared`]: what all workers share; [`statistics`]: what they have counted;
-//! * [`waiting`]: clients blocked in `BLPOP` and the like;
+//! * [`worker`]: the worker that serves it; [`shared`]: the state that all workers share; [`statistics`]: their counts;
+//! * [`waiting`]: clients blocked in `BLPOP` and similar commands;
 //! * [`portable`]: the state of a session at rest, for another process.
 
 pub mod caller;

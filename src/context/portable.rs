@@ -1,4 +1,4 @@
-//! A client on its way from one process to another.
+//! A client in transit from one process to another.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,62 +14,63 @@ use crate::catalogue::channel::Topic;
 use crate::client::registry::Known;
 use crate::pubsub::duplicates::Heard;
 
-/// A connection that waits for nothing: all that was asked is answered, and every answer was written.
+/// A connection with nothing pending: every request is answered, and every answer was written.
 #[derive(Debug)]
 pub struct Connection {
-    /// What its session knows.
+    /// The state of its session.
     pub state: State,
-    /// What has been read of it and not been started: perhaps half a request.
+    /// Bytes that were read but not processed: possibly half a request.
     pub unread: Vec<u8>,
     /// The connection itself.
     pub socket: OwnedFd,
 }
 
-/// All that a session at rest knows. What is added here is optional: another version may not send it.
+/// The complete state of a session at rest. Fields added later are optional: another version may not send them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// Its entry in `CLIENT LIST`, with its number, its database and its protocol.
+    /// The client's entry in `CLIENT LIST`, with its number, its database and its protocol.
     pub client: Known,
-    /// It has logged in, or did not have to; as whom is in its entry.
+    /// Whether the client has logged in, or did not have to. Its entry names the user.
     pub authenticated: bool,
     /// `CLIENT REPLY OFF`
     pub silent: bool,
     /// `MONITOR`
     #[serde(default)]
     pub monitor: bool,
-    /// What it has subscribed to.
+    /// The client's subscriptions.
     #[serde(default)]
     pub topics: Vec<Topic>,
-    /// The messages that it has got.
+    /// The messages that the client has received.
     #[serde(default)]
     pub has_heard: Vec<(Topic, Heard)>,
-    /// How long the request that comes next has been waiting already (`BLPOP`).
+    /// Time that the next request has already waited (`BLPOP`).
     #[serde(default)]
     pub waited_ms: u64,
-    /// How many wrong passwords it has given since its last right one.
+    /// Number of wrong passwords since the client's last right one.
     #[serde(default)]
     pub failed_logins: u32,
 }
 
-/// What a client is connected by, and whether another process could go on with it.
+/// A client's transport, and whether another process can take it over.
 pub trait Portable {
-    /// The system knows all of its state.
+    /// Whether the system holds the transport's whole state.
     const IS_PORTABLE: bool = false;
 
-    /// A second handle on it.
+    /// Duplicates the transport's handle.
     ///
     /// # Errors
-    /// It is not portable, or this process has too many files open.
+    /// Returns an error if the transport is not portable, or this process has too many files open.
     fn duplicate(&self) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Pending: nothing has come, and the task is woken when something does. What is not known to be so is ready.
+    /// Returns pending if nothing has arrived; the task is then woken by the next bytes. A transport that cannot tell
+    /// is ready.
     fn poll_readable(&self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 
-    /// What the system knows of the other end, for a session that does not read.
+    /// Returns the system's view of the other end, for a session that does not read.
     fn other_end(&self) -> OtherEnd {
         OtherEnd::Open
     }
@@ -80,16 +81,16 @@ pub trait Portable {
 pub enum OtherEnd {
     /// It may still send something.
     Open,
-    /// It will send no more, and may still read.
+    /// It will send no more, but may still read.
     Ended,
-    /// It is not there any more.
+    /// It has gone.
     Gone,
 }
 
 impl OtherEnd {
     fn of(socket: impl AsFd) -> Self {
         let mut asked = [PollFd::new(&socket, PollFlags::RDHUP)];
-        // Who cannot find out goes on.
+        // If this fails, the connection counts as open.
         if poll(&mut asked, Some(&Timespec::default())).is_err() {
             return Self::Open;
         }
@@ -136,21 +137,21 @@ impl Portable for UnixStream {
     }
 }
 
-/// Its keys are in this process.
+/// Not portable: the keys of the TLS session are in this process.
 impl<S: Portable> Portable for TlsStream<S> {
     fn other_end(&self) -> OtherEnd {
         self.get_ref().0.other_end()
     }
 }
 
-/// It does not leave this process at all.
+/// Not portable: it never leaves this process.
 impl Portable for DuplexStream {}
 
-/// How a session ends for the sake of a successor.
+/// The end of a session that makes way for a successor process.
 #[derive(Debug)]
 pub enum Departure {
-    /// The successor goes on with it.
+    /// The successor continues the session.
     Moved(Box<Connection>),
-    /// It cannot, and the client was told so.
+    /// The session could not move, and the connection was shut down.
     Closed,
 }

@@ -1,4 +1,4 @@
-//! What all workers of a process share.
+//! The state that all workers of a process share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::metrics::{Metrics, process};
 use crate::net::tls::Unusable;
 use crate::net::tls::server::Server;
 
-/// All certificates that the settings name, read.
+/// The contents of all certificates that the settings name.
 #[derive(Clone, Default)]
 pub struct Certificates {
     /// For clients, if they may use TLS.
@@ -33,10 +33,10 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads them.
+    /// Reads all certificates.
     ///
     /// # Errors
-    /// One of them cannot be used.
+    /// Returns an error if one of them cannot be used.
     pub fn read(settings: &Settings) -> Result<Self, Unusable> {
         let server = settings.tls.as_ref().map(|tls| Server::read(&tls.files)).transpose()?;
         let network = Network::of(&settings.masters, &settings.master_tls)?;
@@ -45,10 +45,10 @@ impl Certificates {
         Ok(Self { server: server.map(Arc::new), network, data })
     }
 
-    /// Reads them again; those that cannot be used stay as they were.
+    /// Reads all certificates again. Unusable ones are not replaced.
     ///
     /// # Errors
-    /// One of them cannot be used.
+    /// Returns an error if one of them cannot be used.
     pub fn read_again(&self) -> Result<(), Unusable> {
         let network = self.network.read_again();
         let data = self.data.as_ref().map_or(Ok(()), Upstream::read_again);
@@ -56,39 +56,39 @@ impl Certificates {
     }
 }
 
-/// What all workers of a process share.
+/// The state that all workers of a process share.
 #[derive(Clone)]
 pub struct Shared {
-    /// What was configured; of what can change, how it was at the start.
+    /// The settings as they were at the start, including those that can change.
     pub settings: Arc<Settings>,
-    /// What can change, as it is now.
+    /// The current values of the settings that can change.
     live: Arc<watch::Sender<Arc<Live>>>,
-    /// How often it has changed.
+    /// Number of changes.
     changes: Arc<AtomicU64>,
-    /// How masters are reached.
+    /// The way to the masters.
     pub network: Network,
     /// The way to the data Redis, if there is one.
     pub data: Option<Upstream>,
-    /// Who is connected.
+    /// The connected clients.
     pub registry: Arc<Registry>,
     /// The scripts that clients have sent.
     scripts: Arc<Mutex<ScriptCache>>,
     /// The programs that masters keep.
     pub residents: Arc<Residents>,
-    /// Who may vote.
+    /// The masters that may vote.
     pub electorate: Arc<Electorate>,
-    /// What each worker counts.
+    /// The metrics of each worker.
     pub metrics: Arc<[Arc<Metrics>]>,
-    /// The requests that were slow.
+    /// The slow requests.
     pub slowlog: Arc<Slowlog>,
-    /// Masters that may be busy with large reads at a time.
+    /// Masters that are busy with large reads, whose number is limited.
     pub busy_masters: Arc<Busy>,
-    /// What had been counted by the last `CONFIG RESETSTAT`.
+    /// The counts at the last `CONFIG RESETSTAT`.
     counted: Arc<Mutex<Statistics>>,
 }
 
 impl Shared {
-    /// For the workers that `settings` ask for.
+    /// Returns the shared state for the workers of `settings`.
     pub fn new(settings: Settings, certificates: &Certificates) -> Self {
         let metrics = (0..settings.workers).map(|_| Arc::new(Metrics::new(settings.masters.len())));
         let slowlog = Slowlog::default();
@@ -113,55 +113,55 @@ impl Shared {
         }
     }
 
-    /// What can change, as it is now.
+    /// Returns the current values of the settings that can change.
     pub fn live(&self) -> Arc<Live> {
         Arc::clone(&self.live.borrow())
     }
 
-    /// Whoever waits for changes of it.
+    /// Returns a receiver that waits for changes of these settings.
     pub fn changed(&self) -> watch::Receiver<Arc<Live>> {
         self.live.subscribe()
     }
 
-    /// How often it has changed.
+    /// Returns the number of changes.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Changes it for all workers, before this returns.
+    /// Changes the settings for all workers before it returns.
     pub fn change(&self, live: Live) {
         self.slowlog.configure(&live);
         self.registry.budget().set_limit(memory_of_clients(&live));
         self.live.send_modify(|now| {
             *now = Arc::new(live);
-            // Whoever sees the new count waits for the lock under which this is done.
+            // A worker that sees the new count waits for the lock held here, so it reads the new settings.
             self.changes.fetch_add(1, Ordering::Release);
         });
     }
 
-    /// The scripts that clients have sent, to any worker: a client whose connections are served by
-    /// different ones loads a script once.
+    /// Returns the scripts that clients have sent to any worker. A client whose connections are served by different
+    /// workers loads a script once.
     pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was counted since the start, or the last [`Shared::reset_statistics`].
+    /// Returns the counts since the start, or since the last [`Shared::reset_statistics`].
     pub fn statistics(&self) -> Statistics {
         Statistics::of(self).since(&self.counted())
     }
 
-    /// The same without what is counted for each command.
+    /// Returns these counts without those of each command.
     pub fn totals(&self) -> Statistics {
         Statistics::totals(self).since(&self.counted())
     }
 
-    /// Counts from nothing again.
+    /// Resets the counts to zero.
     pub fn reset_statistics(&self) {
         *self.counted() = Statistics::of(self);
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock can panic.
     fn counted(&self) -> MutexGuard<'_, Statistics> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! What `INFO` and `LATENCY HISTOGRAM` count: everything since the start, or since `CONFIG RESETSTAT`. What
-//! Prometheus is told is never reset.
+//! The counts of `INFO` and `LATENCY HISTOGRAM`: everything since the start, or since `CONFIG RESETSTAT`. The metrics
+//! for Prometheus are never reset.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use crate::metrics::histogram::Times;
 /// All counts of a process at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// Accepted connections.
+    /// Clients accepted.
     pub connections: u64,
-    /// Clients that were turned away.
+    /// Clients rejected.
     pub rejected: u64,
-    /// Clients that took too much memory.
+    /// Clients disconnected for taking too much memory.
     pub evicted: u64,
-    /// Logins rejected for a wrong password.
+    /// Wrong passwords.
     pub denied_logins: u64,
-    /// Requests that were read.
+    /// Requests read.
     pub requests: u64,
-    /// Bytes that clients sent.
+    /// Bytes received from clients.
     pub bytes_in: u64,
-    /// Bytes that they were sent.
+    /// Bytes sent to clients.
     pub bytes_out: u64,
-    /// By the first word of their text.
+    /// Errors by the first word of their text.
     pub errors: BTreeMap<String, u64>,
-    /// By the place of the command in the table.
+    /// Counts by the place of the command in the table.
     pub commands: Vec<CommandStatistics>,
 }
 
-/// Of one command.
+/// The counts of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandStatistics {
-    /// Answers that were no errors.
+    /// Replies that were not errors.
     pub done: u64,
     /// Errors.
     pub failed: u64,
-    /// How long the masters took.
+    /// Times that the masters took.
     pub latencies: Times,
 }
 
 impl Statistics {
-    /// Since the start.
+    /// Returns all counts since the start.
     pub fn of(shared: &Shared) -> Self {
         let mut all = Self {
             commands: vec![CommandStatistics::default(); table::all().len()],
@@ -59,7 +59,7 @@ impl Statistics {
         all
     }
 
-    /// The same without [`Statistics::commands`], whose histograms are much to add up.
+    /// Returns the counts without [`Statistics::commands`], whose histograms are expensive to add up.
     pub fn totals(shared: &Shared) -> Self {
         let (connections, rejected) = shared.registry.accepted_and_rejected();
         let mut all = Self {
@@ -80,7 +80,7 @@ impl Statistics {
         all
     }
 
-    /// What has come since `before`.
+    /// Returns the difference from the counts of `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.connections -= before.connections;
@@ -102,7 +102,7 @@ impl Statistics {
         self
     }
 
-    /// The name and the counts of each command that was used.
+    /// Returns the name and the counts of each command that was used.
     pub fn used(&self) -> impl Iterator<Item = (&'static str, &CommandStatistics)> {
         let named = table::all().iter().map(|spec| spec.name).zip(&self.commands);
         named.filter(|(_, command)| **command != CommandStatistics::default())

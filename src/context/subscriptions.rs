@@ -1,7 +1,7 @@
-//! `SUBSCRIBE` beside a data Redis: channels of locks are heard over the masters, all others at the data Redis.
+//! `SUBSCRIBE` alongside a data Redis: channels of locks are heard on the masters, all others on the data Redis.
 //!
-//! A request may name both. Its topics are confirmed in their order, so neighbours with the same home are one *run*, and
-//! each run begins when the one before it is confirmed.
+//! A request may name both. Its topics are confirmed in order, so adjacent topics with the same home form one *run*.
+//! Each run begins when the previous one is confirmed.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -16,12 +16,12 @@ use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
 use crate::resp::reply::Reply;
 
-/// What a request does to subscriptions.
+/// The effect of a request on subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// `SUBSCRIBE` and its kin.
+    /// `SUBSCRIBE` and its variants.
     Join,
-    /// `UNSUBSCRIBE` and its kin.
+    /// `UNSUBSCRIBE` and its variants.
     Leave,
 }
 
@@ -35,11 +35,11 @@ pub struct Run {
     target: Target,
 }
 
-/// Those that have still to begin.
+/// Runs that have yet to begin.
 pub type Runs = VecDeque<Run>;
 
 impl Caller {
-    /// Subscribes to topics of one kind. Returns true: the request is never put off.
+    /// Subscribes to topics of one kind. Returns true: the request is never deferred.
     pub fn subscribe(&mut self, topics: Vec<Topic>) -> bool {
         if let Some(kind) = topics.first().map(|topic| topic.kind) {
             self.listen(Change::Join, kind, topics);
@@ -47,7 +47,8 @@ impl Caller {
         true
     }
 
-    /// Unsubscribes from topics of one kind, or from all if there are none. Returns true: the request is never put off.
+    /// Unsubscribes from topics of one kind, or from all if there are none. Returns true: the request is never
+    /// deferred.
     pub fn unsubscribe(&mut self, kind: TopicKind, topics: Vec<Topic>) -> bool {
         self.listen(Change::Leave, kind, topics);
         true
@@ -79,7 +80,7 @@ impl Caller {
         runs
     }
 
-    /// Where a topic is heard, or has been up to now.
+    /// Returns the home of a topic. For a topic to be left, it is the home where it has been heard until now.
     pub fn home_of(&self, locks: &LockNames, change: Change, topic: &Topic) -> Home {
         let is_there = |subscriber: &Rc<Subscriber>| subscriber.is_in_elsewhere(topic);
         match change {
@@ -88,7 +89,7 @@ impl Caller {
         }
     }
 
-    /// Whether topics are there that are all heard at the data Redis alone.
+    /// Whether there are topics, and all of them are heard on the data Redis alone.
     pub fn are_of_data(&self, change: Change, topics: &[Topic]) -> bool {
         let Some(side) = &self.side else { return false };
         let locks = &side.upstream().settings().locks;
@@ -96,14 +97,14 @@ impl Caller {
         !topics.is_empty() && topics.iter().all(is_there)
     }
 
-    /// Confirmations are messages, which `CLIENT REPLY OFF` does not keep back.
+    /// Queues a run. Confirmations are messages, which `CLIENT REPLY OFF` does not suppress.
     fn add_run(&mut self, change: Change, kind: TopicKind, home: Home, topics: Vec<Topic>) {
         let _ = self.is_silent();
         let target = self.outbox.reserve(self.ticket_of(Order::Plain), false);
         self.runs.push_back(Run { change, kind, home, topics, target });
     }
 
-    /// Begins what has to be confirmed next; whether the data Redis has to be told something.
+    /// Begins the next runs to be confirmed. Returns whether there is a request for the data Redis.
     pub fn begin_runs(&mut self) -> bool {
         while !self.runs.is_empty() && !self.is_changing() {
             let Some(run) = self.runs.pop_front() else { break };
@@ -150,7 +151,7 @@ impl Run {
         }
     }
 
-    /// What follows when the data Redis has confirmed it. From that very moment on its messages may come.
+    /// Returns the action that follows the confirmation by the data Redis. From that moment on its messages may arrive.
     fn confirmed(self, hub: Rc<Hub>, subscriber: Rc<Subscriber>) -> Confirmed {
         Box::new(move |confirmed| {
             subscriber.set_changing(false);

@@ -1,4 +1,4 @@
-//! Who a session is logged in as, and what becomes of it when users change.
+//! The user of a session, and the effect on it when users change.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 
 impl Caller {
-    /// Logs in as `user`, with what is its `own` at the data Redis, too, perhaps.
+    /// Logs in as `user`, and at the data Redis with the client's `own` credentials, if any.
     ///
     /// # Errors
-    /// There are as many of them as there may be; everything stays as it was.
+    /// Returns an error if the user has as many connections as allowed; nothing changes then.
     pub fn log_in(&mut self, user: &Arc<User>, own: Option<Credentials>) -> Result<(), Reply> {
         let most = self.worker.live().max_clients_per_user;
         let entered = self.login.enter(user, self.worker.registry().seats(), most);
@@ -27,27 +27,27 @@ impl Caller {
         Ok(())
     }
 
-    /// What the client has logged in with: perhaps it is somebody at the data Redis, too.
+    /// Passes the client's credentials on to the data Redis, where it may have a user, too.
     fn logged_in_with(&mut self, own: Option<Credentials>) {
         if let Some(side) = &mut self.side {
             side.log_in(self.login.is_free(), own);
         }
     }
 
-    /// When the password may be looked at that this client gives now; `None`: at once.
+    /// Returns the time from which the password that this client sends now may be checked, or `None` for at once.
     pub fn login_due(&mut self) -> Option<Instant> {
         let guesses = self.worker.registry().guesses();
         self.attempts.due(guesses, &self.client.address, clock::now())
     }
 
-    /// It was wrong.
+    /// Records a wrong password.
     pub fn login_failed(&mut self) {
         let guesses = self.worker.registry().guesses();
         self.attempts.failed(guesses, &self.client.address, clock::now());
     }
 
-    /// Logs the client in if the default user needs no password. Returns false if the connection has to end, as it may
-    /// not be logged in; the client is told so.
+    /// Logs the client in if the default user needs no password. Returns false if that was refused: the connection then
+    /// has to end, and the client receives the error.
     pub fn log_in_if_open(&mut self) -> bool {
         match self.forget_login() {
             Ok(()) => true,
@@ -58,10 +58,10 @@ impl Caller {
         }
     }
 
-    /// As every connection is at first: the default user, who is let in if no password is needed.
+    /// Resets the connection to its initial login: the default user, who is logged in if no password is needed.
     ///
     /// # Errors
-    /// There are as many of them as there may be; this one is not logged in.
+    /// Returns an error if the default user has as many connections as allowed; this one is then not logged in.
     pub fn forget_login(&mut self) -> Result<(), Reply> {
         let users = Arc::clone(&self.worker.live().users);
         self.login = Login::stranger(&users);
@@ -73,10 +73,11 @@ impl Caller {
         }
     }
 
-    /// Takes over what somebody has changed about users: their new rules count at once, as in Redis.
+    /// Applies changes of users. New rules apply at once, as in Redis.
     ///
     /// # Errors
-    /// This one is there no more, or has subscribed to what it may not hear any more.
+    /// Returns an error if the client's user is gone, or may no longer access a channel that the client has subscribed
+    /// to.
     pub fn adopt_users(&mut self) -> Result<(), Disconnected> {
         if Arc::ptr_eq(&self.users, &self.worker.live().users) {
             return Ok(());
@@ -95,7 +96,7 @@ impl Caller {
             return Ok(());
         }
         if let Some(transaction) = &mut self.transaction {
-            // What was queued was allowed by other rules.
+            // The queue was accepted under other rules.
             transaction.abort();
         }
         let hears_the_same = user.channels() == before.channels() || !self.has_subscriptions();

@@ -1,11 +1,11 @@
 //! Clients that wait for an element or for entries of streams: `BLPOP` and its siblings, `XREAD` and `XREADGROUP`.
 //!
-//! Each is a task of its own, which holds nobody up: it tries, waits for a change of one of its keys,
-//! and tries again. What another proxy changes is not heard of here, so it also looks now and then.
+//! Each waiting client is a task of its own, which blocks no other: it tries, waits for a change of one of its keys,
+//! and tries again. Changes made through another proxy are not announced here, so it also polls periodically.
 //!
-//! Those who wait for one key stand in line, and only the first tries and looks: as in Redis, who waited
-//! longest is served first. Who leaves wakes the next, for whom there may be something left. Consumers of one group stand
-//! in a line of their own. Entries that everybody gets are tried for by all, but only the first looks.
+//! Clients that wait for one key form a queue, and only the first one tries and polls. As in Redis, the client that has
+//! waited longest is served first. A client that leaves wakes the next, for which something may be left. Consumers of
+//! one group form a queue of their own. If every client gets the entries, all of them try, but only the first polls.
 
 mod entries;
 
@@ -23,42 +23,42 @@ use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 pub use entries::{Behind, Entries, First};
 
-/// How often it is looked whether another proxy has brought something.
+/// Interval between two polls for changes made through another proxy.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a client waits for.
+/// The wait of a client.
 pub struct Waiting {
-    /// What there may be.
+    /// The awaited thing.
     pub awaited: Awaited,
-    /// The keys in which there may be some.
+    /// The keys that may hold it.
     pub keys: Vec<Box<[u8]>>,
-    /// Whether it says more than keys and a time: masters may find a mistake in that.
+    /// Whether the request has more than keys and a timeout, in which masters may find a mistake.
     pub has_options: bool,
-    /// Their database.
+    /// The database of the keys.
     pub db: u32,
-    /// When it gives up; `None`: never.
+    /// Time at which the client gives up; `None` for never.
     pub until: Option<Instant>,
 }
 
-/// For what a client waits.
+/// The thing that a client waits for.
 pub enum Awaited {
     /// An element.
     Element {
-        /// Takes it out of the first key that has one.
+        /// Takes the element out of the first key that has one.
         first: Box<dyn Fn() -> Operation>,
-        /// If there are several keys: the same for each of them.
+        /// Takes the element out of one key only. There is one for each key if there are several.
         alone: Vec<Box<dyn Fn() -> Operation>>,
     },
     /// Entries of streams.
     Entries(Entries),
 }
 
-/// A request that may be begun anew in another process.
+/// A request that may be started anew in another process.
 #[derive(Debug)]
 pub struct Withdrawal {
-    /// It is.
+    /// Whether the request was withdrawn.
     pub is_withdrawn: Cell<bool>,
-    /// What is begun there.
+    /// The request to start there.
     pub request: RefCell<Vec<u8>>,
 }
 
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-/// Several proxies took elements at once, and nobody got one.
+/// Whether several proxies took elements at the same time, and none got one.
 fn is_split(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(text) if text.starts_with("TRYAGAIN "))
 }
@@ -80,7 +80,7 @@ fn is_nothing(reply: &Reply) -> bool {
     }
 }
 
-/// A key holds something else than what is waited for.
+/// Whether a key holds a value of another type than the awaited one.
 fn is_of_wrong_type(reply: &Reply) -> bool {
     match reply {
         Reply::Raw(frame) => frame.starts_with(b"-WRONGTYPE"),
@@ -90,8 +90,8 @@ fn is_of_wrong_type(reply: &Reply) -> bool {
 }
 
 impl Waiting {
-    /// Waits, and answers. With `withdrawal` another process can wait instead: then that is told, and the answer is
-    /// nothing at all.
+    /// Waits, and answers. With `withdrawal`, another process can wait instead: it is then marked as withdrawn, and the
+    /// answer is empty.
     pub async fn run(
         self,
         worker: Rc<Worker>,
@@ -105,7 +105,7 @@ impl Waiting {
         let keys = self.keys.iter().map(|key| engine.fingerprint(self.db, key));
         let line = self.awaited.line();
         let changes = engine.changes_of(keys.collect()).in_line(line);
-        // A mistake is told at once, not when it is its turn.
+        // A mistake is reported at once, not when the client is first.
         let mut may_be_wrong = self.has_options;
         loop {
             let turn = changes.turn();
@@ -116,7 +116,7 @@ impl Waiting {
                 self.withdraw(withdrawal);
                 return target.deliver(Reply::Each(Vec::new()));
             }
-            // Who is not first leaves what there is to others.
+            // A client that is not first leaves the elements to others.
             let tries = changes.is_first() || std::mem::take(&mut may_be_wrong);
             let reply = match tries || line == Line::Readers {
                 true => self.attempt(&asking, &target, blocked.is_some()).await,
@@ -137,7 +137,7 @@ impl Waiting {
         }
     }
 
-    /// Until it may be worth trying again, or is over.
+    /// Waits until it may be worth trying again, or the wait is over.
     async fn look_around(
         &self,
         worker: &Worker,
@@ -177,7 +177,7 @@ impl Waiting {
         if !is_blocked || !is_of_wrong_type(&reply) {
             return reply;
         }
-        // Who waits already passes over keys of another type (`handleClientsBlockedOnKeys` in `blocked.c`).
+        // A client that already waits skips keys of another type (`handleClientsBlockedOnKeys` in `blocked.c`).
         for attempt in alone {
             let reply = asking.engine.run_now(attempt()).await;
             if !is_nothing(&reply) && !is_of_wrong_type(&reply) {
@@ -185,7 +185,7 @@ impl Waiting {
             }
         }
         match alone.is_empty() && self.first_is_a_list(asking).await {
-            // So it is where the element would be moved to that holds something else.
+            // The source is a list, so it is the destination of the move that has another type.
             true => reply,
             false => Reply::NilArray,
         }
@@ -210,7 +210,7 @@ impl Waiting {
         }
     }
 
-    /// Reading whether there is a key costs masters less than trying to take something out of it.
+    /// Whether one of the keys exists. Masters answer this more cheaply than an attempt to take an element.
     async fn is_there(&self, worker: &Worker) -> bool {
         for key in &self.keys {
             let kind = Kind::Read(Read::new(Question::Exists));

@@ -1,4 +1,4 @@
-//! One worker: what its sessions share, and what commands find there.
+//! One worker: the state that its sessions share and its commands use.
 
 use super::portable::Departure;
 use super::shared::Shared;
@@ -33,13 +33,13 @@ use std::rc::Rc;
 use std::sync::{Arc, MutexGuard, mpsc};
 use std::time::Duration;
 
-/// The version that clients are told before any master has been reached: the oldest that is served.
+/// The version reported to clients before any master has been reached: the oldest one supported.
 const UNKNOWN_VERSION: &str = "7.0.0";
 
-/// Beyond the two rounds of a claim without TTL: room for a busy machine.
+/// Extra time beyond the two rounds of a claim without TTL, for a busy machine.
 const PROVISIONAL_RESERVE_MS: i64 = 500;
 
-/// What the sessions of one worker share.
+/// The state that the sessions of one worker share.
 pub struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Shared,
@@ -54,7 +54,7 @@ pub struct Worker {
     pub(crate) started: Instant,
     pub(crate) draining: Cell<bool>,
     pub(crate) departing: Cell<bool>,
-    /// Where sessions go that a successor goes on with.
+    /// The channel for sessions that a successor takes over.
     pub(crate) departures: OnceCell<mpsc::Sender<Departure>>,
     pub(crate) gate: OnceCell<Rc<Gate>>,
     pub(crate) shared_connections: Rc<SharedConnections>,
@@ -62,7 +62,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker whose links are down.
+    /// Returns a worker whose links are down.
     pub fn new(index: usize, shared: Shared) -> Rc<Self> {
         let settings = &shared.settings;
         let electorate = Arc::clone(&shared.electorate);
@@ -111,17 +111,17 @@ impl Worker {
         })
     }
 
-    /// Its place among the workers of this process.
+    /// Returns the worker's place among the workers of this process.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// What was configured; of what can change, how it was at the start.
+    /// Returns the settings as they were at the start, including those that can change.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
-    /// What can change, as it is now.
+    /// Returns the current values of the settings that can change.
     #[inline]
     pub fn live(&self) -> Ref<'_, Live> {
         if self.shared.changes() != self.changes_seen.get() {
@@ -130,92 +130,92 @@ impl Worker {
         Ref::map(self.live.borrow(), |live| &**live)
     }
 
-    /// Changes it.
+    /// Changes these settings.
     pub fn change(&self, live: Live) {
         self.shared.change(live);
     }
 
     #[cold]
     fn adopt(&self) {
-        // Who looks at it just now sees it as it was.
+        // A caller holding a borrow keeps the old value.
         if let Ok(mut live) = self.live.try_borrow_mut() {
             self.changes_seen.set(self.shared.changes());
             *live = self.shared.live();
         }
     }
 
-    /// How masters are reached.
+    /// Returns the way to the masters.
     pub fn network(&self) -> &Network {
         &self.shared.network
     }
 
-    /// The way to the data Redis, if there is one.
+    /// Returns the way to the data Redis, if there is one.
     pub fn data(&self) -> Option<&Upstream> {
         self.shared.data.as_ref()
     }
 
-    /// The connections to it that clients share.
+    /// Returns the connections to the data Redis that clients share.
     pub fn shared_connections(&self) -> &Rc<SharedConnections> {
         &self.shared_connections
     }
 
-    /// The connections to it that clients begin with when they need one of their own.
+    /// Returns the connections to the data Redis that are ready for clients that need one of their own.
     pub fn spares(&self) -> Option<&Rc<Spares>> {
         self.spares.as_ref()
     }
 
-    /// The way to locks on the data Redis, if old instances still have them there.
+    /// Returns the way to locks on the data Redis, if old instances still keep them there.
     pub fn gate(&self) -> Option<&Rc<Gate>> {
         let data = self.data().filter(|data| data.settings().has_locks)?;
         Some(self.gate.get_or_init(|| Gate::open(data.clone())))
     }
 
-    /// The database of clients that select none.
+    /// Returns the database of clients that select none.
     pub fn first_db(&self) -> u32 {
         self.data().map_or(0, |data| data.settings().address.db)
     }
 
-    /// Who is connected, to any worker.
+    /// Returns the clients connected to any worker.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.shared.registry
     }
 
-    /// The requests that were slow, in all workers.
+    /// Returns the slow requests of all workers.
     pub fn slowlog(&self) -> &Slowlog {
         &self.shared.slowlog
     }
 
-    /// What all workers have counted since the last reset.
+    /// Returns the counts of all workers since the last reset.
     pub fn statistics(&self) -> Statistics {
         self.shared.statistics()
     }
 
-    /// The same without what is counted for each command.
+    /// Returns these counts without those of each command.
     pub fn totals(&self) -> Statistics {
         self.shared.totals()
     }
 
-    /// Counts from nothing again.
+    /// Resets the counts to zero.
     pub fn reset_statistics(&self) {
         self.shared.reset_statistics();
     }
 
-    /// What it counts.
+    /// Returns the worker's metrics.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// How many masters may be busy with large reads, in all workers.
+    /// Returns the limit on masters that are busy with large reads, for all workers.
     pub fn busy_masters(&self) -> &Arc<Busy> {
         &self.shared.busy_masters
     }
 
-    /// The operations.
+    /// Returns the engine that runs operations.
     pub fn engine(&self) -> &Rc<Engine> {
         &self.engine
     }
 
-    /// The subscriptions.
+    /// Returns the hub of subscriptions.
     pub fn hub(&self) -> &Rc<Hub> {
         &self.hub
     }
@@ -225,33 +225,33 @@ impl Worker {
         self.shared.scripts()
     }
 
-    /// The programs that masters keep.
+    /// Returns the programs that masters keep.
     pub fn residents(&self) -> &Residents {
         &self.shared.residents
     }
 
-    /// What scripts may do with times to live.
+    /// Returns the rules for times to live in scripts.
     pub fn ttls(&self) -> Ttls {
         Ttls::of(&self.shared.settings)
     }
 
-    /// The programs that run transactions.
+    /// Returns the programs that run transactions.
     pub fn transactions(&self) -> RefMut<'_, Transactions> {
         self.transactions.borrow_mut()
     }
 
-    /// What it knows of the libraries of functions.
+    /// Returns the worker's copy of the libraries of functions.
     pub fn shelf(&self) -> &Shelf {
         &self.shelf
     }
 
-    /// The buffer all sessions read into, one at a time.
+    /// Returns the buffer that all sessions read into, one at a time.
     pub fn read_buffer(&self) -> RefMut<'_, Box<[u8]>> {
         self.read_buffer.borrow_mut()
     }
 
-    /// The version that clients are told: the configured one, or else the lowest among the masters,
-    /// so that no client counts on what one of them lacks.
+    /// Returns the version reported to clients: the configured one, or else the lowest among the masters, so that no
+    /// client relies on features that one of them lacks.
     pub fn redis_version(&self) -> String {
         let configured = self.live().redis_version.clone();
         configured.or_else(|| self.lowest_version()).unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
@@ -263,43 +263,43 @@ impl Worker {
         numbers.min().map(|[major, minor, patch]| format!("{major}.{minor}.{patch}"))
     }
 
-    /// How many databases there are: as many as the master with the fewest has.
+    /// Returns the number of databases: that of the master with the fewest.
     pub fn databases(&self) -> u32 {
         let facts = self.engine.links().iter().filter_map(|link| link.facts());
         facts.map(|facts| facts.databases).min().unwrap_or(DEFAULT_DATABASES)
     }
 
-    /// The TTL under which a lock without TTL is claimed, before it is made persistent: time for
-    /// both rounds, each of which may take all of a client's patience.
+    /// Returns the TTL under which a lock without TTL is claimed before it is made persistent. It leaves time for both
+    /// rounds, each of which may take all of a client's patience.
     pub fn provisional_ttl_ms(&self) -> i64 {
         2 * self.engine.rules().patience.as_millis() as i64 + PROVISIONAL_RESERVE_MS
     }
 
-    /// How long this worker has been running.
+    /// Returns how long this worker has been running.
     pub fn uptime(&self) -> Duration {
         clock::now() - self.started
     }
 
-    /// Whether the proxy is about to stop: no new requests.
+    /// Whether the proxy is about to stop and takes no new requests.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
     }
 
-    /// Whether another process takes over: no new requests from those that it can go on with.
+    /// Whether another process takes over. Sessions that can move then start no new requests.
     pub fn is_departing(&self) -> bool {
         self.departing.get()
     }
 
-    /// Says how a session ends for the sake of that process.
+    /// Reports how a session has made way for that process.
     pub fn depart(&self, departure: Departure) {
         if let Some(departures) = self.departures.get() {
-            // It is taken until the last client has gone.
+            // The receiver lives until the last client has gone.
             let _ = departures.send(departure);
         }
     }
 }
 
-/// `d.d.d` of a version, without what development versions have after it.
+/// Returns the numbers of a version `d.d.d`, without the suffix of development versions.
 fn version_numbers(version: &str) -> Option<[u32; 3]> {
     let mut numbers = version.splitn(3, '.').map(|part| {
         let digits = part.find(|c: char| !c.is_ascii_digit()).map_or(part, |end| &part[..end]);

@@ -1,7 +1,7 @@
 //! Waiting for entries of streams (`XREAD` and `XREADGROUP` with `BLOCK`).
 //!
-//! A stream is mostly there, so it is looked whether it has changed: by the name of what it holds, as `WATCH` does. What
-//! is begun with `$` goes on with the last id that the stream had then, also in another process.
+//! A stream usually exists, so polling checks whether it has changed, by the name of its value, as `WATCH` does. A wait
+//! that starts with `$` continues with the last id that the stream had then, also in another process.
 
 use std::cell::{Cell, RefCell};
 
@@ -19,37 +19,37 @@ use crate::operation::{Kind, Operation, request};
 use crate::resp::flat;
 use crate::resp::reply::Reply;
 
-/// Makes something for who wants entries behind these ids, one for each stream.
+/// Makes something for a client that wants the entries after these ids, one for each stream.
 pub type Behind<T> = Box<dyn Fn(&[Box<[u8]>]) -> T>;
 
 /// Entries that a client waits for.
 pub struct Entries {
-    /// What is tried first: the request as it is, which may find what is there already, or what is wrong with it.
+    /// The first attempt: the request as it is, which may find existing entries, or a mistake in the request.
     pub first: First,
-    /// What is tried later.
+    /// The later attempts.
     pub next: Behind<Operation>,
-    /// The request of somebody who waits.
+    /// The request that continues the wait in another process.
     pub again: Behind<Vec<u8>>,
-    /// The ids behind which entries are wanted.
+    /// The ids after which entries are wanted.
     pub ids: RefCell<Vec<Box<[u8]>>>,
-    /// Who else gets them.
+    /// The queue of clients that the entries are shared with.
     pub line: Line,
-    /// It has been tried, and every `$` is an id.
+    /// Whether the first attempt was made, and every `$` is an id.
     pub has_begun: Cell<bool>,
-    /// What the streams held when they were looked at last.
+    /// The values of the streams at the last poll, by name.
     pub seen: RefCell<Vec<Option<Name>>>,
 }
 
 /// The first attempt.
 pub enum First {
-    /// A read, of which nobody knows how large it is.
+    /// A read whose size is unknown.
     Read(Large),
     /// An operation.
     Operation(Box<dyn Fn() -> Operation>),
 }
 
 impl Entries {
-    /// What there is; nothing, or an error.
+    /// Tries once. Returns entries, nothing, or an error.
     pub(super) async fn attempt(
         &self,
         waiting: &Waiting,
@@ -65,7 +65,7 @@ impl Entries {
                 return reply;
             }
             match self.resolve(waiting, asking).await {
-                // What it began with is all there is to find.
+                // Nothing is left to find beyond the first attempt.
                 Ok(false) => return reply,
                 Ok(true) => {}
                 Err(error) => return error,
@@ -73,14 +73,14 @@ impl Entries {
         }
         let operation = (self.next)(&self.ids.borrow());
         let reply = asking.engine.run_now(operation).await;
-        // Redis passes over streams that have become something else; who reads for a group is told.
+        // Redis skips streams that have become another type; a group's reader receives the error.
         match self.line == Line::Readers && is_of_wrong_type(&reply) {
             true => Reply::NilArray,
             false => reply,
         }
     }
 
-    /// Puts ids in the place of every `$`. Says whether there were any.
+    /// Replaces every `$` by an id. Returns whether there were any.
     async fn resolve(&self, waiting: &Waiting, asking: &Asking) -> Result<bool, Reply> {
         let ids = self.ids.borrow().clone();
         let mut has_any = false;
@@ -95,12 +95,12 @@ impl Entries {
         Ok(has_any)
     }
 
-    /// What is begun elsewhere; `None`: what the client has sent.
+    /// Returns the request to start in another process, or `None` for the one that the client has sent.
     pub(super) fn request(&self) -> Option<Vec<u8>> {
         self.has_begun.get().then(|| (self.again)(&self.ids.borrow()))
     }
 
-    /// Whether one of the streams may hold something else than before.
+    /// Whether one of the streams may hold another value than before.
     pub(super) async fn have_changed(&self, waiting: &Waiting, worker: &Worker) -> bool {
         let engine = worker.engine();
         let mut have_changed = false;
@@ -110,7 +110,7 @@ impl Entries {
             let kind = Kind::Watch(Watch::new(watched.clone()));
             let operation = Operation { db: waiting.db, key: key.clone(), kind };
             if engine.run_now(operation).await != Reply::OK {
-                // Nobody knows just now.
+                // No quorum can tell just now.
                 continue;
             }
             let (_, name) = watched.expected();
@@ -123,7 +123,7 @@ impl Entries {
     }
 }
 
-/// The last id of a stream, which may have been that of an entry since deleted.
+/// Returns the last id of a stream, which may belong to an entry since deleted.
 async fn last_id(db: u32, key: &[u8], asking: &Asking) -> Result<Box<[u8]>, Reply> {
     let question = request::of([&b"XINFO"[..], b"STREAM", key].into_iter());
     let query = Query::new(question, Nothing::Again);
