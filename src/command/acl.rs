@@ -1,4 +1,4 @@
-//! `ACL ...`: who there is, and who is asking. Who there may be is written in the settings file.
+//! `ACL ...`: the users, and the one who asks. The settings file defines the users.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::context::caller::Caller;
 use crate::resp::reply::{Encoded, Reply};
 use crate::resp::requests::Args;
 
-/// One of the subcommands of `ACL`.
+/// Runs one of the subcommands of `ACL`.
 pub(super) fn acl(caller: &Caller, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
     let users = Arc::clone(&caller.worker.live().users);
@@ -37,8 +37,8 @@ pub(super) fn acl(caller: &Caller, args: Args<'_>) -> Outcome {
     Ok(Action::Reply(reply))
 }
 
-/// All of them, as a settings file would have them. Rules are long to put into words, so the worker keeps the
-/// words until there are other users.
+/// Returns all users as lines of a settings file. Rules take long to format, so the worker caches the reply until the
+/// users change.
 fn listed(users: &Arc<Users>) -> Reply {
     thread_local! {
         static LAST: RefCell<Option<(Arc<Users>, Encoded)>> = const { RefCell::new(None) };
@@ -67,7 +67,7 @@ fn of_category(name: &[u8]) -> Result<Reply, Reply> {
     Ok(list(catalogue::all().iter().filter(is_in), |entry| text(entry.name)))
 }
 
-/// The reply to `ACL GETUSER` (`aclCommand` in Redis's `acl.c`).
+/// Returns the reply to `ACL GETUSER` (`aclCommand` in Redis's `acl.c`).
 fn described(user: &Arc<User>) -> Reply {
     let patterns =
         |sign: u8, patterns: &Patterns| Reply::bulk(patterns.described(sign).join(&b' '));

@@ -7,7 +7,7 @@ use crate::context::caller::{Caller, Replies};
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 
-/// One of the subcommands of `CLIENT`.
+/// Runs one of the subcommands of `CLIENT`.
 pub(super) fn client(caller: &mut Caller, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
     let arity = |least: usize, most: usize, name: &'static str| {
@@ -56,7 +56,7 @@ pub(super) fn client(caller: &mut Caller, args: Args<'_>) -> Outcome {
         }
         b"no-touch" => {
             arity(3, 3, "client|no-touch")?;
-            // There is nothing to touch here, so it is already so.
+            // The proxy never touches keys, so only the data Redis needs to know.
             let is_on = on_or_off(args.at(2))?;
             if let Some(side) = &mut caller.side {
                 side.set_touches_nothing(is_on);
@@ -69,7 +69,7 @@ pub(super) fn client(caller: &mut Caller, args: Args<'_>) -> Outcome {
     }
 }
 
-/// Names are printable and without spaces, so that `CLIENT LIST` can be parsed.
+/// Sets the client's name, which must be printable and without spaces so that `CLIENT LIST` can be parsed.
 pub(super) fn set_name(caller: &mut Caller, name: &[u8]) -> Result<(), Reply> {
     bounded(name, "Client names")?;
     let name = plain(name).ok_or(error::CLIENT_NAME)?;
@@ -80,8 +80,8 @@ pub(super) fn set_name(caller: &mut Caller, name: &[u8]) -> Result<(), Reply> {
     Ok(())
 }
 
-/// The longest name of a client, of its library, and of that one's version. Redis has no such limit, and every
-/// `CLIENT LIST` repeats them all.
+/// Maximum length of a client's name, of its library's name, and of the library's version. Redis has no such limit, but
+/// every `CLIENT LIST` repeats them all.
 const LONGEST_NAME: usize = 1024;
 
 fn bounded(text: &[u8], what: &str) -> Result<(), Reply> {
@@ -112,7 +112,7 @@ fn set_info(caller: &mut Caller, what: &[u8], value: &[u8]) -> Outcome {
     Ok(Action::Reply(Reply::OK))
 }
 
-/// The text, if all of it is printable ASCII without spaces (`networking.c`, `validateClientAttr`).
+/// Returns the text, if all of it is printable ASCII without spaces (`networking.c`, `validateClientAttr`).
 fn plain(text: &[u8]) -> Option<String> {
     let printable = text.iter().all(|byte| (b'!'..=b'~').contains(byte));
     printable.then(|| String::from_utf8_lossy(text).into_owned())

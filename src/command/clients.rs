@@ -1,4 +1,4 @@
-//! `CLIENT LIST` and `CLIENT KILL`: some clients at a time, for there may be ten thousand.
+//! `CLIENT LIST` and `CLIENT KILL`: some clients at a time, as there may be ten thousand.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::resp::number::parse_i64;
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 
-/// How many lines are made at once, and how many clients are compared.
+/// Lines made at once, and clients compared at once.
 const LINES: usize = 8;
 const COMPARED: usize = 32;
 
@@ -58,7 +58,7 @@ pub(super) fn kill(caller: &Caller, args: Args<'_>) -> Outcome {
     })))
 }
 
-/// What Redis calls the type of a client. There are no replicas here.
+/// The type of a client, as Redis defines it. There are no replicas here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Normal,
@@ -81,13 +81,13 @@ impl Kind {
     }
 }
 
-/// The clients that are looked at, one after the other.
+/// The clients to visit, one after the other.
 enum Walk {
-    /// Those with numbers after the first and up to the last.
+    /// Those with ids after the first and up to the last.
     All(u64, u64),
-    /// Those with these numbers, in this order.
+    /// Those with these ids, in this order.
     These(std::vec::IntoIter<i64>),
-    /// The ones that an index has found.
+    /// Those that an index has found.
     Found(Vec<Arc<Client>>),
 }
 
@@ -96,7 +96,7 @@ impl Walk {
         Self::All(0, caller.worker.registry().last_id())
     }
 
-    /// The next ones; `None` when there are no more.
+    /// Returns the next clients, or `None` when there are no more.
     fn next(&mut self, registry: &Registry, most: usize) -> Option<Vec<Arc<Client>>> {
         match self {
             Self::All(after, last) => {
@@ -119,7 +119,7 @@ impl Walk {
     }
 }
 
-/// The lines of a `CLIENT LIST`. Its length comes first, so it is sent when all are there.
+/// The lines of a `CLIENT LIST`. The reply starts with its length, so it is sent when it is complete.
 struct List {
     registry: Arc<Registry>,
     walk: Walk,
@@ -152,13 +152,13 @@ impl Slices for List {
     }
 }
 
-/// A `CLIENT KILL` under way.
+/// A `CLIENT KILL` in progress.
 struct Kill {
     registry: Arc<Registry>,
     walk: Walk,
     filter: Filter,
     me: Arc<Client>,
-    /// The reply says how many were killed.
+    /// Whether the reply is the number of killed clients.
     counts: bool,
     killed: i64,
     kills_me: bool,
@@ -173,7 +173,7 @@ impl Slices for Kill {
         let Some(clients) = self.walk.next(&self.registry, COMPARED) else {
             self.ended = true;
             if self.kills_me {
-                // Not before, or the reply would not be sent.
+                // Done last, or the reply would not be sent.
                 self.me.kill();
             }
             return Some(Slice::Part(self.reply()));
@@ -203,7 +203,7 @@ impl Kill {
 /// One end of a connection, as `CLIENT LIST` shows it.
 enum End {
     Tcp(SocketAddr),
-    /// A path, or what is nobody's address.
+    /// A path, or a word that is no address.
     Other(String),
 }
 
@@ -225,7 +225,7 @@ impl End {
     }
 }
 
-/// Whom `CLIENT KILL` means.
+/// The clients that `CLIENT KILL` selects.
 #[derive(Default)]
 struct Filter {
     id: Option<i64>,
@@ -265,7 +265,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Nobody else can be meant.
+    /// Returns the clients that may be selected: no others can match.
     fn walk(&self, caller: &Caller) -> Walk {
         match (self.id, &self.address) {
             (Some(id), _) => Walk::These(vec![id].into_iter()),

@@ -1,4 +1,5 @@
-//! `CONFIG`: the proxy's settings by their own names, and what clients ask of a Redis by Redis's.
+//! `CONFIG`: the proxy's settings under their own names, and the settings that clients request of a Redis under
+//! Redis's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ fn get(caller: &Caller, patterns: Args<'_>) -> Reply {
     Reply::Map(found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect())
 }
 
-/// `CONFIG SET name value...`: all of them, or none.
+/// `CONFIG SET name value...`: sets all of them, or none.
 fn set(caller: &Caller, words: Args<'_>) -> Outcome {
     if !words.len().is_multiple_of(2) {
         return Err(error::SYNTAX);
@@ -77,12 +78,13 @@ fn set(caller: &Caller, words: Args<'_>) -> Outcome {
     Ok(Action::Reply(Reply::OK))
 }
 
-/// What Redis calls otherwise, and reads in the same way.
+/// Translates Redis's name of a setting whose values Redis reads in the same way.
 fn our_name(name: &str) -> &str {
     if name == "maxmemory-clients" { "max-memory-clients" } else { name }
 }
 
-/// Redis counts the times of these two in seconds, and calls the third by a name of its own.
+/// The settings that Redis has as integers: Redis's name, the proxy's name, and the unit. Redis counts the first two in
+/// seconds, and has its own name for the third.
 const INTEGERS: [(&str, &str, &str); 5] = [
     ("timeout", "timeout", "s"),
     ("tcp-keepalive", "tcp-keepalive", "s"),
@@ -114,7 +116,7 @@ fn change(live: &mut Live, name: &str, value: &str) -> Result<(), String> {
     })
 }
 
-/// Everything that can be asked for.
+/// Returns all settings that can be requested.
 fn parameters(caller: &Caller) -> BTreeMap<&'static str, String> {
     let (settings, live) = (caller.worker.settings(), caller.worker.live());
     let mut all = BTreeMap::from_iter(settings.fixed_fields());
@@ -123,7 +125,7 @@ fn parameters(caller: &Caller) -> BTreeMap<&'static str, String> {
     all
 }
 
-/// Those that clients know from a Redis, with the values of one without persistence.
+/// Returns the settings that clients know from a Redis, with the values of one without persistence.
 fn redis_parameters(caller: &Caller) -> [(&'static str, String); 16] {
     let (settings, live) = (caller.worker.settings(), caller.worker.live());
     let text = |text: &str| text.to_owned();

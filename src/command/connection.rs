@@ -14,7 +14,7 @@ use crate::resp::reply::{Protocol, Reply};
 use crate::resp::requests::Args;
 use crate::time::clock::Instant;
 
-/// `PING [message]`; in RESP2 a subscriber gets the answer in the form of a message.
+/// `PING [message]`; in RESP2 a subscriber receives the answer in the form of a message.
 pub(super) fn ping(caller: &Caller, args: Args<'_>) -> Outcome {
     match args.len() {
         1 | 2 if caller.outbox.protocol() == Protocol::Resp2 && caller.has_subscriptions() => {
@@ -32,7 +32,7 @@ pub(super) fn echo(args: Args<'_>) -> Outcome {
     Ok(Action::Reply(Reply::bulk(Bytes::copy_from_slice(args.at(1)))))
 }
 
-/// `RESET`: the connection is as if it were new.
+/// `RESET`: resets the connection to its initial state.
 pub(super) fn reset(caller: &mut Caller) -> Outcome {
     if caller.begin_to_unsubscribe() {
         return Ok(Action::Later);
@@ -51,7 +51,7 @@ pub(super) fn reset(caller: &mut Caller) -> Outcome {
     match caller.forget_login() {
         Ok(()) if has_listened => Ok(Action::Unsubscribed(Reply::Simple("RESET"))),
         Ok(()) => Ok(Action::Reply(Reply::Simple("RESET"))),
-        // It would be a connection that nobody has let in.
+        // The connection would stay open without an accepted login.
         Err(refused) => Ok(Action::Close(refused)),
     }
 }
@@ -118,8 +118,8 @@ fn protocol(word: &[u8]) -> Result<Protocol, Reply> {
     }
 }
 
-/// Each is done as it is met: a wrong password comes before a mistake behind it. Some: it is too early for
-/// another password.
+/// Applies each option as it is parsed: a wrong password takes precedence over a mistake after it. Returns a time if it
+/// is too early to check another password.
 fn hello_options(caller: &mut Caller, args: Args<'_>) -> Result<Option<Instant>, Reply> {
     let mut at = 2;
     while let Some(word) = args.get(at) {

@@ -1,4 +1,4 @@
-//! Numbers that grow: `INCR`, `INCRBY`, `DECR`, `DECRBY`.
+//! Counters: `INCR`, `INCRBY`, `DECR`, `DECRBY`.
 
 use super::Outcome;
 use super::lock::run;

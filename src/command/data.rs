@@ -1,4 +1,4 @@
-//! Commands of composite types, by what [`Spec::run`] says of them.
+//! Commands of composite types, run as [`Spec::run`] specifies.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) fn run(caller: &Caller, spec: &'static Spec, args: Args<'_>) -> Outco
     check_repeats(spec, args)?;
     match spec.run {
         Run::Walk => Ok(walk(caller, spec, args)),
-        // How long ago entries were delivered is by the time of programs.
+        // The time since the delivery of entries is measured by the clock of programs.
         Run::Read(_) if spec.name == "xpending" && args.len() > 3 => {
             Ok(Action::Start(OneCommand::new(caller, spec, args).operation()))
         }
@@ -66,22 +66,22 @@ fn wait(caller: &Caller, spec: &'static Spec, args: Args<'_>) -> Outcome {
     Ok(Action::Wait(Box::new(waiting)))
 }
 
-/// Whether it changes nothing, because it does not store what it finds.
+/// Whether the command changes nothing, because it does not store its result.
 fn only_reads(spec: &Spec, args: Args<'_>) -> bool {
     matches!(spec.name, "sort" | "georadius" | "georadiusbymember")
         && keys::of(spec, args).len() == 1
 }
 
-/// Whether it puts what it takes out of its first key into its second, for which it does not wait.
+/// Whether the command moves an element from its first key to its second. It does not wait for the second.
 fn moves(spec: &Spec) -> bool {
     matches!(spec.name, "blmove" | "brpoplpush")
 }
 
-/// Most words that Lua can hand to a function (`LUAI_MAXCSTACK` in `luaconf.h`), less some for ours.
+/// Maximum words that Lua can pass to a function (`LUAI_MAXCSTACK` in `luaconf.h`), less some for the proxy's own.
 pub(super) const MAX_WORDS: usize = 7_900;
 
-/// How long a command that waits may do so, in seconds; 0: for ever. What Redis looks at before it has to be
-/// in order as well.
+/// Returns the timeout of a blocking command in seconds; 0 for ever. Also checks the arguments that Redis checks before
+/// it.
 pub(super) fn timeout(spec: &Spec, args: Args<'_>) -> Result<f64, Reply> {
     match spec.name {
         "blmove" => check_ends(args.at(3), args.at(4))?,
@@ -92,7 +92,7 @@ pub(super) fn timeout(spec: &Spec, args: Args<'_>) -> Result<f64, Reply> {
     timeout_seconds(if spec.has_counted_keys() { args.at(1) } else { args.at(args.len() - 1) })
 }
 
-/// `LEFT` or `RIGHT`, twice.
+/// Checks for `LEFT` or `RIGHT`, twice.
 fn check_ends(from: &[u8], to: &[u8]) -> Result<(), Reply> {
     if [from, to].iter().all(|end| is(end, &["left", "right"])) {
         return Ok(());
@@ -100,7 +100,7 @@ fn check_ends(from: &[u8], to: &[u8]) -> Result<(), Reply> {
     Err(error::SYNTAX)
 }
 
-/// `timeout numkeys key... end [COUNT count]` (`lmpopGenericCommand` in `t_list.c`).
+/// Checks `timeout numkeys key... end [COUNT count]` (`lmpopGenericCommand` in `t_list.c`).
 fn check_pop(args: Args<'_>, ends: [&str; 2]) -> Result<(), Reply> {
     let keys = positive(args.at(2)).ok_or(error::NUMKEYS_NOT_POSITIVE)?;
     let end = keys.checked_add(3).and_then(|at| Some((at, args.get(at)?)));
@@ -124,8 +124,8 @@ fn positive(word: &[u8]) -> Option<usize> {
     parse_i64(word).and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0)
 }
 
-/// `getTimeoutFromObjectOrReply` in `timeout.c`. Redis takes what is infinite or beyond its milliseconds for
-/// negative.
+/// Parses a timeout like `getTimeoutFromObjectOrReply` in `timeout.c`. Redis treats an infinite value, and one beyond
+/// its milliseconds, as negative.
 fn timeout_seconds(word: &[u8]) -> Result<f64, Reply> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok());
     match number.filter(|number| !number.is_nan()) {
@@ -135,13 +135,14 @@ fn timeout_seconds(word: &[u8]) -> Result<f64, Reply> {
     }
 }
 
-/// Seconds that are more milliseconds than an `i64` holds.
+/// Seconds whose milliseconds exceed an `i64`.
 const BEYOND_MILLISECONDS: f64 = 9_223_372_036_854_775.807;
 
-/// A century. Longer times would be beyond what a clock counts.
+/// A century. A clock cannot represent longer times.
 const LONGEST_TIMEOUT_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
 
-/// RESP3 has members and their scores, fields and their values in pairs, RESP2 has them flat; masters speak RESP3.
+/// Whether RESP2 needs a flat reply. RESP3 nests members with their scores and fields with their values as pairs, RESP2
+/// has them flat, and masters speak RESP3.
 fn is_flat_in_resp2(caller: &Caller, args: Args<'_>) -> bool {
     let in_pairs = |word: &[u8]| is(word, &["withscores", "withvalues"]);
     caller.outbox.protocol() == Protocol::Resp2 && args.iter().any(in_pairs)
@@ -155,7 +156,7 @@ fn read(caller: &Caller, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Actio
     Action::Start(operation(caller, first, Kind::Query(Box::new(query))))
 }
 
-/// What masters are asked.
+/// Returns the request for the masters.
 fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
     match spec.name {
         "sort" | "sort_ro" if names::may_be_completed(spec, args) => {
@@ -165,7 +166,7 @@ fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
     }
 }
 
-/// The client's words, if it looks up keys that it does not name.
+/// Returns the client's words, if the command looks up keys that it does not name.
 fn looks_up(spec: &Spec, args: Args<'_>) -> Option<Box<[u8]>> {
     names::has_patterns(spec, args).then(|| request::of(args.iter()))
 }
@@ -182,7 +183,7 @@ fn read_aside(caller: &Caller, spec: &Spec, args: Args<'_>, nothing: Nothing) ->
     Action::Aside(Box::new(Aside::Large(large)))
 }
 
-/// What is wrong with the options depends on whether the key exists: masters tell.
+/// Scans a key. Errors in the options depend on whether the key exists, so the masters report them.
 fn walk(caller: &Caller, spec: &Spec, args: Args<'_>) -> Action {
     let over = match spec.name {
         "hscan" => Over::Hash,
@@ -193,7 +194,7 @@ fn walk(caller: &Caller, spec: &Spec, args: Args<'_>) -> Action {
         .unwrap_or_else(|| read(caller, spec, args, Nothing::Again))
 }
 
-/// Whether it takes a master longer when there is more under its keys. Redis says so of what is not `fast`.
+/// Whether a master needs longer the more its keys hold. Redis indicates this by the absence of `fast`.
 fn may_be_large(spec: &Spec, args: Args<'_>) -> bool {
     let is_slow = !spec.flags.contains(&"fast");
     let is_one_thing =
@@ -201,17 +202,17 @@ fn may_be_large(spec: &Spec, args: Args<'_>) -> bool {
     is_slow && !is_one_thing && !draws_one(spec, args) && !is_a_short_range(spec, args)
 }
 
-/// Whether it draws one element, which takes a master no time.
+/// Whether the command draws one element, which takes a master no time.
 fn draws_one(spec: &Spec, args: Args<'_>) -> bool {
     draws(spec) && args.len() == 2
 }
 
-/// Whether it shows elements that are drawn at random.
+/// Whether the command returns elements drawn at random.
 fn draws(spec: &Spec) -> bool {
     matches!(spec.name, "hrandfield" | "srandmember" | "zrandmember")
 }
 
-/// Refuses to draw with repeats so often that masters would do nothing else. The lowest number of all is for Redis to
+/// Refuses to draw with repeats so often that masters would do nothing else. The lowest `i64` is left for Redis to
 /// refuse.
 fn check_repeats(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     let count = args.get(2).filter(|_| draws(spec)).and_then(parse_i64);
@@ -223,13 +224,13 @@ fn check_repeats(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     }
 }
 
-/// How many elements are drawn with repeats: a master takes some 0.1 s for them.
+/// Maximum elements drawn with repeats: a master takes some 0.1 s for them.
 const MOST_REPEATS: i64 = 1 << 20;
 
-/// Up to so many elements from either end are read at once.
+/// Maximum elements from either end that are read at once.
 pub(super) const SHORT_RANGE: u64 = 256;
 
-/// `LRANGE key start stop` and its like, of positions that do not depend on how many there are.
+/// Whether this is `LRANGE key start stop`, or a similar command, with positions that bound the number of elements.
 fn is_a_short_range(spec: &Spec, args: Args<'_>) -> bool {
     if !matches!(spec.name, "lrange" | "zrange" | "zrevrange") {
         return false;

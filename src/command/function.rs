@@ -30,7 +30,7 @@ pub(super) fn fcall(caller: &Caller, spec: &Spec, args: Args<'_>) -> Outcome {
     Ok(program::script(caller, script, false, &keys, &argv))
 }
 
-/// The function that is called, with its keys and arguments.
+/// Returns the function that is called, with its keys and arguments.
 fn called<'a>(
     libraries: &Libraries,
     spec: &Spec,
@@ -44,7 +44,7 @@ fn called<'a>(
     Ok((Arc::clone(&function.script), keys, argv))
 }
 
-/// What an `FCALL` after `MULTI` will run.
+/// Returns the function that an `FCALL` after `MULTI` will run.
 pub(super) fn queued<'a>(
     caller: &Caller,
     spec: &Spec,
@@ -56,12 +56,12 @@ pub(super) fn queued<'a>(
     called(&*known(caller)?, spec, args)
 }
 
-/// The libraries that whoever plans an `EXEC` shows.
+/// Returns the libraries, which the planning of an `EXEC` has set.
 fn known(caller: &Caller) -> Result<Rc<Libraries>, Reply> {
     caller.current_libraries(&[]).unwrap_or_else(|| Err(error::not_in_multi("function")))
 }
 
-/// Whether a request cannot be looked at before a quorum has told which libraries there are.
+/// Whether a request can be planned only once the libraries of a quorum are known.
 pub(super) fn needs_libraries(spec: &Spec, args: Args<'_>) -> bool {
     let asks = || is(args.get(1).unwrap_or_default(), &["list", "stats", "dump"]);
     match spec.id {
@@ -112,7 +112,7 @@ fn load(caller: &Caller, args: Args<'_>) -> Outcome {
     let policy = if options().next().is_some() { Policy::Replace } else { Policy::New };
     let name = Text::parse(text)?.name;
     if policy == Policy::New {
-        // Redis says so before it looks at the text.
+        // Redis reports this error before it checks the text.
         let Some(libraries) = caller.current_libraries(&[]) else { return Ok(Action::Later) };
         if libraries?.named(&name).is_some() {
             return Err(Reply::error(format!("ERR Library '{name}' already exists")));
@@ -145,7 +145,7 @@ fn store(caller: &Caller, texts: Vec<Bytes>, policy: Policy, reply: Reply) -> Ac
     Action::Store(Box::new(Storing { texts, policy, guard, reply }))
 }
 
-/// What `FUNCTION LIST` is to show.
+/// The libraries that `FUNCTION LIST` is to show.
 #[derive(Default)]
 struct Wanted {
     pattern: Option<Vec<u8>>,
@@ -202,7 +202,7 @@ fn of_function(function: &Function) -> Reply {
     ])
 }
 
-/// `FUNCTION STATS`: nothing runs here, and what runs on masters they do not tell.
+/// `FUNCTION STATS`: nothing runs in the proxy, and masters do not say what they run.
 fn stats(libraries: &Libraries) -> Reply {
     let functions: usize = libraries.all().iter().map(|library| library.functions.len()).sum();
     let engine = Reply::Map(vec![

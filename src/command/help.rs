@@ -4,7 +4,7 @@ use crate::catalogue::table::Spec;
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 
-/// The reply to `NAME HELP`, if it is asked for.
+/// Returns the reply to `NAME HELP`, if the request is one.
 pub(super) fn asked(spec: &Spec, args: Args<'_>) -> Option<Reply> {
     let is_help = spec.is_container && args.len() == 2 && args.at(1).eq_ignore_ascii_case(b"help");
     if is_help { of(spec.name) } else { None }
@@ -17,7 +17,7 @@ fn of(name: &str) -> Option<Reply> {
     Some(Reply::Array(lines.map(Reply::Simple).collect()))
 }
 
-/// Each under the name of its command in brackets.
+/// The help texts, each under the name of its command in brackets.
 const TEXTS: &str = include_str!("help.txt");
 
 #[cfg(test)]

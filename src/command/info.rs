@@ -1,4 +1,4 @@
-//! `INFO`: what clients look for in a Redis, and a section about the masters.
+//! `INFO`: the fields that clients use in a Redis, and a section about the masters.
 
 use std::fmt::Write as _;
 
@@ -16,8 +16,8 @@ use crate::resp::requests::Args;
 /// A section's name, whether `INFO` alone shows it, and its lines.
 type Section = (&'static str, bool, fn(&Caller) -> String);
 
-/// The sections, in Redis's order. Clients such as ioredis wait for `loading:0`, others refuse a
-/// `redis_version` that is not `d.d.d` or a `role` that is not `master`.
+/// The sections, in Redis's order. Clients such as ioredis wait for `loading:0`; others refuse a `redis_version` that
+/// is not `d.d.d` or a `role` that is not `master`.
 const SECTIONS: [Section; 12] = [
     ("Server", true, server),
     ("Clients", true, clients),
@@ -108,7 +108,7 @@ fn memory(caller: &Caller) -> String {
     ])
 }
 
-/// A number of bytes as Redis writes it for people (`bytesToHuman` in `util.c`).
+/// Formats a number of bytes for people, as Redis does (`bytesToHuman` in `util.c`).
 fn human(bytes: u64) -> String {
     let unit = UNITS.iter().rposition(|(_, size)| bytes >= *size);
     unit.map_or_else(
@@ -164,13 +164,13 @@ fn cpu(_: &Caller) -> String {
     lines(&[
         ("used_cpu_sys", &shown(system)),
         ("used_cpu_user", &shown(user)),
-        // It starts no other processes.
+        // The proxy starts no other processes.
         ("used_cpu_sys_children", &shown(0.0)),
         ("used_cpu_user_children", &shown(0.0)),
     ])
 }
 
-/// The times are those that the masters took.
+/// Returns the lines of `commandstats`. The times are those that the masters took.
 fn commandstats(caller: &Caller) -> String {
     let line = |(name, command): (&str, &CommandStatistics)| {
         let calls = command.done + command.failed;
@@ -205,7 +205,7 @@ fn cluster(_: &Caller) -> String {
     lines(&[("cluster_enabled", &0)])
 }
 
-/// Not in Redis: who can vote, and what has still to be delivered to whom.
+/// Returns a section that Redis lacks: which masters can vote, and the updates that each has yet to receive.
 fn redlock(caller: &Caller) -> String {
     let engine = caller.worker.engine();
     let (quorum, roster) = (engine.rules().quorum, engine.electorate().roster());

@@ -44,7 +44,8 @@ pub(super) fn exists(caller: &Caller, args: Args<'_>) -> Outcome {
         .unwrap_or_else(|| each_key(caller, args, Gather::Sum, kind)))
 }
 
-/// A read at one moment, unless there are more keys than a program could have, which it may come to.
+/// Returns a read of all keys at one moment. Returns `None` for a single key, and for more keys than a program can
+/// have: the read may have to become a program.
 fn several(caller: &Caller, args: Args<'_>, question: multi_read::Question) -> Option<Action> {
     let names = || args.from(1).iter();
     if args.len() == 2 || register::are_too_many(names()) {
@@ -54,7 +55,7 @@ fn several(caller: &Caller, args: Args<'_>, question: multi_read::Question) -> O
     Some(Action::Start(operation(caller, args.at(1), kind)))
 }
 
-/// A read of the first key.
+/// Returns a read of the first key.
 pub(super) fn read(caller: &Caller, args: Args<'_>, question: Question) -> Outcome {
     Ok(Action::Start(operation(caller, args.at(1), Kind::Read(Read::new(question)))))
 }

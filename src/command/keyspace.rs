@@ -36,7 +36,7 @@ pub(super) fn random_key(caller: &Caller) -> Action {
     walk(caller, Over::Keys, filter, Extent::Any)
 }
 
-/// `FLUSHDB [ASYNC|SYNC]`, `FLUSHALL [ASYNC|SYNC]`: every lock there is, gone. Only if allowed.
+/// `FLUSHDB [ASYNC|SYNC]`, `FLUSHALL [ASYNC|SYNC]`: removes every lock, if allowed.
 pub(super) fn flush(caller: &Caller, args: Args<'_>, name: &str, extent: Emptied) -> Outcome {
     let mode = args.get(1);
     if args.len() > 2 || mode.is_some_and(|mode| !is(mode, &["sync", "async"])) {
@@ -63,8 +63,8 @@ pub(super) fn scan(caller: &Caller, args: Args<'_>) -> Outcome {
     Ok(walk(caller, Over::Keys, filter(&options), Extent::From(options.cursor)))
 }
 
-/// `HSCAN key cursor [MATCH pattern] [COUNT n]`, and `SSCAN`, `ZSCAN`. What is wrong with the options depends on whether
-/// the key exists; masters tell.
+/// `HSCAN key cursor [MATCH pattern] [COUNT n]`, and `SSCAN`, `ZSCAN`. Returns `None` if the options are wrong: the
+/// error depends on whether the key exists, so the masters have to report it.
 pub(super) fn scan_key(
     caller: &Caller,
     args: Args<'_>,

@@ -1,4 +1,4 @@
-//! What was slow: `SLOWLOG` and `LATENCY`.
+//! Slow requests and latencies: `SLOWLOG` and `LATENCY`.
 
 use super::{Action, Outcome};
 use crate::catalogue::{error, table};
@@ -9,7 +9,7 @@ use crate::resp::number::parse_i64;
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 
-/// How many entries are shown unless more are asked for (`slowlog.c`).
+/// Entries shown by default (`slowlog.c`).
 const SHOWN: usize = 10;
 
 /// `SLOWLOG GET|LEN|RESET|HELP`
@@ -32,7 +32,7 @@ pub(super) fn slowlog(caller: &Caller, args: Args<'_>) -> Outcome {
     Ok(Action::Reply(reply))
 }
 
-/// -1 is all of them.
+/// Parses a count; -1 means all entries.
 fn count(word: &[u8]) -> Result<usize, Reply> {
     let refused = Reply::error("ERR count should be greater than or equal to -1");
     match parse_i64(word) {
@@ -46,7 +46,7 @@ fn entries(caller: &Caller, count: usize) -> Reply {
     Reply::Array(caller.worker.slowlog().latest(count).iter().map(|entry| shown(entry)).collect())
 }
 
-/// The words after the key are not kept: tokens and values are nobody's business but their owner's.
+/// Formats an entry. The words after the key are not kept: tokens and values concern only their owners.
 fn shown(entry: &Entry) -> Reply {
     let words = vec![Reply::bulk(entry.command), Reply::bulk(entry.key.to_vec())];
     Reply::Array(vec![
@@ -59,7 +59,7 @@ fn shown(entry: &Entry) -> Reply {
     ])
 }
 
-/// `LATENCY HISTOGRAM [command...]`, and what a Redis without a latency monitor answers to the rest.
+/// `LATENCY HISTOGRAM [command...]`; the other subcommands answer like a Redis without a latency monitor.
 pub(super) fn latency(caller: &Caller, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
     let reply = match (&subcommand[..], args.len()) {

@@ -1,4 +1,4 @@
-//! Taking, replacing and giving back whole values: `SET`, `SETNX`, `GETSET`, `DELEX`, ...
+//! Taking, replacing and releasing whole values: `SET`, `SETNX`, `GETSET`, `DELEX`, ...
 
 use super::options::{Base, Condition, GetexTtl, SetOptions, SetTtl, Time, Unit};
 use super::program::OneCommand;
@@ -92,7 +92,7 @@ pub(super) fn run(caller: &Caller, command: Command, args: Args<'_>) -> Action {
     Action::Start(OneCommand::new(caller, command.spec(), args).operation())
 }
 
-/// The same of one that means this for a lock, which may be at the data Redis as well.
+/// Runs a command as it is. `wish` is its meaning for a lock, which may be on the data Redis as well.
 pub(super) fn run_for_lock(
     caller: &Caller,
     command: Command,
@@ -117,7 +117,7 @@ pub(super) fn delete(caller: &Caller, command: Command, args: Args<'_>) -> Actio
     }
 }
 
-/// Deletes each lease that is seen there, or the register.
+/// Deletes each lease found under the key, or the register.
 fn delete_one(caller: &Caller, key: &[u8]) -> Action {
     Action::Start(operation(caller, key, Kind::Delete(Box::default())))
 }
@@ -132,7 +132,7 @@ fn release(caller: &Caller, key: &[u8], token: &[u8]) -> Action {
     Action::Start(operation(caller, key, Kind::Release(release)))
 }
 
-/// `SET key value NX`, `SETNX key value`: a lease, unless it is to have no end.
+/// `SET key value NX`, `SETNX key value`: claims a lease, unless the lock is to have no end.
 fn claim(
     caller: &Caller,
     command: Command,
@@ -148,7 +148,7 @@ fn claim(
     Ok(Action::Start(operation(caller, args.at(1), Kind::Claim(claim))))
 }
 
-/// The same of a lock without an end.
+/// Claims a lock without an end.
 fn take_for_ever(
     caller: &Caller,
     command: Command,
@@ -166,7 +166,7 @@ fn take_for_ever(
     })
 }
 
-/// The TTL of a new lock, `None` for one that never ends.
+/// Returns the TTL of a new lock, or `None` for one that never ends.
 fn lease(caller: &Caller, ttl: SetTtl) -> Result<Option<i64>, Reply> {
     match ttl {
         SetTtl::Ms(ttl_ms) => check_ttl(caller, "set", ttl_ms).map(|()| Some(ttl_ms)),

@@ -1,14 +1,15 @@
-//! From the words of a request to an operation.
+//! Translates the words of a request into an operation.
 //!
-//! [`prepare`] finds the command in the [`table`], checks it in Redis's order, and hands it to its
-//! family.
+//! [`prepare`] finds the command in the [table](crate::catalogue::table), checks it in Redis's order, and hands it to
+//! its family.
 //!
-//! * [`options`]: arguments behind the key, read as Redis does; `help`: Redis's texts;
+//! * [`options`]: arguments after the key, parsed as Redis does; `help`: Redis's texts;
 //! * [`outlook`]: the effect that a request would have, for `learn`;
-//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `function` and `pubsub` ask the masters;
-//!   `transaction`, `program` and `data` have them run a program; `connection`, `client`, `acl`, `server`, `config`,
-//!   `latency` and `info` answer at once;
-//! * `permission`: ACL checks; `route`: requests for the data Redis; [`unknown`]: commands of newer versions and modules.
+//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `function` and `pubsub` query the
+//!   masters; `transaction`, `program` and `data` have them run a program; `connection`, `client`, `acl`, `server`,
+//!   `config`, `latency` and `info` answer at once;
+//! * `permission`: ACL checks; `route`: requests for the data Redis; [`unknown`]: commands of newer versions and
+//!   modules.
 
 mod acl;
 mod client;
@@ -54,67 +55,67 @@ use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::time::clock::Instant;
 
-/// What a request comes to.
+/// The action that a request results in.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "moved once; a box would cost every claim an allocation"
 )]
 pub enum Action {
-    /// It has to wait until everything before it is answered.
+    /// Wait until everything before the request is answered.
     Later,
-    /// It has to wait until then, and all that comes after it.
+    /// Wait until this time, along with all later requests.
     Rest(Instant),
-    /// The reply is known.
+    /// Send this reply.
     Reply(Reply),
-    /// The reply is made in slices, over several turns of the event loop.
+    /// Make the reply in slices, over several turns of the event loop.
     Slices(Sliced),
-    /// The reply is known, and comes when the masters know what nobody listens to any more.
+    /// Send this reply once the masters know about the unsubscriptions.
     Unsubscribed(Reply),
-    /// The reply is known, and the connection ends with it.
+    /// Send this reply and close the connection.
     Close(Reply),
-    /// No reply at all (`CLIENT REPLY OFF`).
+    /// Send no reply (`CLIENT REPLY OFF`).
     Silence,
-    /// No reply, and the connection ends.
+    /// Close the connection without a reply.
     HangUp,
-    /// The masters are asked.
+    /// Start an operation on the masters.
     Start(Operation),
-    /// The commands of a transaction are looked at, over several turns of the event loop.
+    /// Check the commands of a transaction, over several turns of the event loop.
     Plan(Box<transaction::Planning>),
-    /// One master after the other is asked, apart from the votes.
+    /// Query one master after the other, apart from the votes.
     Aside(Box<Aside>),
-    /// Libraries of functions are looked at by the masters and kept, apart from other requests of the client.
+    /// Have the masters check and store libraries of functions, apart from other requests of the client.
     Store(Box<Storing>),
-    /// Scripts that keep masters busy are ended.
+    /// End scripts that keep masters busy.
     KillScripts,
-    /// The client sees all requests from now on.
+    /// Send all requests to the client from now on.
     Monitor,
-    /// The client waits until there is something.
+    /// Wait until an element or an entry exists.
     Wait(Box<Waiting>),
-    /// Messages are wanted.
+    /// Subscribe to these topics.
     Subscribe(Vec<Topic>),
-    /// No more messages are wanted; of all these topics, which have one kind.
+    /// Unsubscribe from these topics, all of this kind.
     Unsubscribe(TopicKind, Vec<Topic>),
-    /// The masters are asked about each of many keys.
+    /// Query the masters about each of many keys.
     Gather(Gather, Vec<Operation>),
-    /// The data Redis is asked, in the words of the client.
+    /// Pass the request on to the data Redis as the client sent it.
     Pass(Ticket),
-    /// The data Redis is asked over a connection that clients share.
+    /// Pass the request on to the data Redis over a connection that clients share.
     Share {
-        /// What the outbox needs to know.
+        /// The ticket for the outbox.
         ticket: Ticket,
-        /// It changes nothing.
+        /// Whether the request changes nothing.
         is_read: bool,
     },
-    /// The data Redis and the masters are asked for a lock.
+    /// Ask the data Redis and the masters for a lock.
     Both(Box<LockJob>),
 }
 
-/// What a family makes of a request; the error is the reply.
+/// A family's result for a request; the error is the reply.
 type Outcome = Result<Action, Reply>;
 
-/// Looks a request up and hands it to its family. The checks have Redis's order (`server.c`,
-/// `processCommand`): does it exist, are there enough arguments, may the client send it.
+/// Looks a request up and hands it to its family. The checks have Redis's order (`server.c`, `processCommand`): that
+/// the command exists, that it has enough arguments, that the client may send it.
 pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
     caller.adopt_db();
     caller.command = NO_COMMAND;
@@ -150,7 +151,7 @@ pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
     if caller.worker.gate().is_some() { with_data(action) } else { action }
 }
 
-/// Old instances still take locks on the data Redis, so whatever changes one is done there as well.
+/// Extends changes of locks to the data Redis, where old instances still take their locks.
 fn with_data(action: Action) -> Action {
     let way = match action {
         Action::Start(operation) => LockJob::of(operation),
@@ -165,7 +166,8 @@ fn with_data(action: Action) -> Action {
     }
 }
 
-/// The command, or what is answered instead; nothing to whoever does not speak Redis at all.
+/// Returns the command, or the reply that refuses it. The error is `None` for a client that does not speak Redis at
+/// all.
 fn accepted(caller: &Caller, args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
     let spec = existing(args)?;
     if !caller.login.is_free() {
@@ -174,7 +176,7 @@ fn accepted(caller: &Caller, args: Args<'_>) -> Result<&'static Spec, Option<Rep
     well_named(spec, args)
 }
 
-/// The same for somebody who may do everything.
+/// Returns the command, or the reply that refuses it, for a user without restrictions.
 fn accepted_by_anybody(args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
     well_named(existing(args)?, args)
 }
@@ -196,13 +198,13 @@ fn well_named(spec: &'static Spec, args: Args<'_>) -> Result<&'static Spec, Opti
     Ok(spec)
 }
 
-/// Commands that a `MULTI` does not queue.
+/// Whether the command is run instead of queued after `MULTI`.
 fn goes_past_the_queue(command: Command) -> bool {
     use Command as C;
     matches!(command, C::Multi | C::Exec | C::Discard | C::Watch | C::Quit | C::Reset)
 }
 
-/// A command that changes how replies are sent, or looks at more than one key, must not overtake.
+/// Whether the command must not overtake others: it changes how replies are sent, or reads more than one key.
 fn waits_for_all(command: Command, words: usize) -> bool {
     use Command as C;
     let many_keys = matches!(command, C::Mget | C::Exists | C::Touch | C::Watch)
@@ -325,7 +327,7 @@ fn family(caller: &mut Caller, spec: &'static Spec, args: Args<'_>) -> Outcome {
     }
 }
 
-/// An operation on `key` in the session's database.
+/// Returns an operation on `key` in the session's database.
 fn operation(caller: &Caller, key: &[u8], kind: Kind) -> Operation {
     Operation { db: caller.db, key: key.into(), kind }
 }

@@ -1,8 +1,8 @@
-//! What stands behind the key: the options of `SET`, `GETEX`, `EXPIRE`, `SCAN` and `GETRANGE`, read
-//! as Redis reads them (`t_string.c`, `expire.c`, `db.c`) without doing anything yet.
+//! The options of `SET`, `GETEX`, `EXPIRE`, `SCAN` and `GETRANGE`, parsed as Redis does (`t_string.c`, `expire.c`,
+//! `db.c`) without executing anything.
 //!
-//! The order of checks is Redis's as well, since it decides which of two errors a client sees:
-//! first the words, then the numbers. An `Err` is the reply to the client.
+//! The order of checks is Redis's as well, since it decides which of two errors a client sees: first the words, then
+//! the numbers. An `Err` is the reply to the client.
 
 use crate::catalogue::error;
 use crate::catalogue::table::Command;
@@ -10,47 +10,46 @@ pub use crate::resp::number::parse_i64;
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 
-/// The options of `SET key value`:
-/// `[NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`.
+/// The options of `SET key value`: `[NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetOptions<'a> {
-    /// When the value is to be set.
+    /// The condition for setting the value.
     pub condition: Condition<'a>,
-    /// What becomes of the key's time to live.
+    /// The change of the key's time to live.
     pub ttl: SetTtl,
-    /// `GET`: the reply is the old value.
+    /// `GET`: whether the reply is the old value.
     pub get: bool,
 }
 
-/// When `SET` sets.
+/// The condition under which `SET` sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition<'a> {
     /// In any case.
     Always,
-    /// `NX`: when the key does not exist.
+    /// `NX`: if the key does not exist.
     Absent,
-    /// `XX`: when the key exists.
+    /// `XX`: if the key exists.
     Present,
-    /// `IFEQ`: when the key has this value.
+    /// `IFEQ`: if the key has this value.
     Equal(&'a [u8]),
 }
 
-/// What `SET` does with the time to live.
+/// The effect of `SET` on the time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTtl {
     /// The key will never expire.
     Never,
-    /// `KEEPTTL`: it stays as it is.
+    /// `KEEPTTL`: the time to live is unchanged.
     Keep,
-    /// It expires in so many milliseconds; not above 0: at a time that is already past.
+    /// The key expires in this many milliseconds. Zero or less is a time in the past.
     Ms(i64),
 }
 
 impl<'a> SetOptions<'a> {
-    /// Reads `options`, the arguments behind the value.
+    /// Parses `options`, the arguments after the value.
     ///
     /// # Errors
-    /// Redis's reply to options that are unknown, incomplete, contradictory or out of range.
+    /// Returns Redis's reply to options that are unknown, incomplete, contradictory or out of range.
     pub fn parse(options: Args<'a>, now_unix_ms: i64) -> Result<SetOptions<'a>, Reply> {
         let (mut condition, mut ttl, mut get) = (Condition::Always, TtlOption::None, false);
         let mut words = options.iter();
@@ -79,7 +78,7 @@ impl<'a> SetOptions<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// The same condition may be given twice, a second one not.
+    /// Sets the condition. The same one may be given twice, but not two different ones.
     fn replace(&mut self, new: Condition<'a>) -> Result<(), Reply> {
         use std::mem::discriminant;
         if *self != Condition::Always && discriminant(self) != discriminant(&new) {
@@ -90,23 +89,23 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// What `GETEX` does with the time to live.
+/// The effect of `GETEX` on the time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GetexTtl<'a> {
-    /// Nothing: it is a `GET`.
+    /// None: it is a `GET`.
     Unchanged,
     /// `PERSIST`: the key will never expire.
     Never,
-    /// A new one. Redis looks for the key first: a bad time is no error when there is none, so the
-    /// caller asks for [`Time::ttl_ms`] when it knows.
+    /// A new time to live. Redis looks the key up first: an invalid time is no error if there is no key. The caller
+    /// therefore calls [`Time::ttl_ms`] once it knows.
     Time(Time<'a>),
 }
 
 impl<'a> GetexTtl<'a> {
-    /// Reads `options`, the arguments behind the key.
+    /// Parses `options`, the arguments after the key.
     ///
     /// # Errors
-    /// A syntax error.
+    /// Returns a syntax error.
     pub fn parse(options: Args<'a>) -> Result<GetexTtl<'a>, Reply> {
         let mut ttl = TtlOption::None;
         let mut words = options.iter();
@@ -125,7 +124,7 @@ impl<'a> GetexTtl<'a> {
     }
 }
 
-/// The options of which there may be one: `KEEPTTL`, `PERSIST`, `EX`, `PX`, `EXAT`, `PXAT`.
+/// The options that exclude each other: `KEEPTTL`, `PERSIST`, `EX`, `PX`, `EXAT`, `PXAT`.
 #[derive(Clone, Copy)]
 enum TtlOption<'a> {
     None,
@@ -135,7 +134,7 @@ enum TtlOption<'a> {
 }
 
 impl<'a> TtlOption<'a> {
-    /// The same option may be given twice, then the last time counts; a second one may not.
+    /// Sets the option. If the same one is given twice, the last counts; two different ones are an error.
     fn replace(&mut self, new: TtlOption<'a>) -> Result<(), Reply> {
         let compatible = match (*self, new) {
             (TtlOption::None, _)
@@ -151,7 +150,7 @@ impl<'a> TtlOption<'a> {
     }
 }
 
-/// A time as the client wrote it, not yet read.
+/// A time as the client wrote it, not parsed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time<'a> {
     text: &'a [u8],
@@ -159,7 +158,7 @@ pub struct Time<'a> {
     base: Base,
 }
 
-/// What a time is counted in.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// `EX`, `EXAT`, `EXPIRE`, ...
@@ -168,7 +167,7 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// What a time is counted from.
+/// The start from which a time is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// A time to live.
@@ -178,7 +177,7 @@ pub enum Base {
 }
 
 impl<'a> Time<'a> {
-    /// `text` in this unit since this moment, e.g. the argument of `SETEX`.
+    /// Returns the time `text` in this unit since this moment, e.g. the argument of `SETEX`.
     pub fn new(text: &'a [u8], unit: Unit, base: Base) -> Time<'a> {
         Time { text, unit, base }
     }
@@ -197,12 +196,12 @@ impl<'a> Time<'a> {
         Ok(Time { text, unit, base })
     }
 
-    /// Milliseconds from now, for the commands that set a value (`getExpireMillisecondsOrReply` in
-    /// `t_string.c`): what is not above 0 is refused, but a moment that is past is legal, and then
-    /// the result is not above 0. `command` is the name for the error.
+    /// Returns milliseconds from now, for the commands that set a value (`getExpireMillisecondsOrReply` in
+    /// `t_string.c`). A time of zero or less is refused. A past moment is valid, and the result is then zero or less.
+    /// `command` is the name for the error.
     ///
     /// # Errors
-    /// No integer, not above 0, or out of range.
+    /// Returns an error if the time is not an integer, is zero or less, or is out of range.
     pub fn ttl_ms(self, command: &str, now_unix_ms: i64) -> Result<i64, Reply> {
         let time = parse_i64(self.text).ok_or(error::NOT_AN_INTEGER)?;
         if time <= 0 {
@@ -211,7 +210,7 @@ impl<'a> Time<'a> {
         self.convert(time, now_unix_ms).ok_or_else(|| error::invalid_expire_time(command))
     }
 
-    /// Milliseconds from now, `None` when Redis's own moment of expiry would not fit an `i64`.
+    /// Returns milliseconds from now, or `None` if Redis's own moment of expiry would not fit an `i64`.
     fn convert(self, time: i64, now_unix_ms: i64) -> Option<i64> {
         let ms = match self.unit {
             Unit::Seconds => time.checked_mul(1000)?,
@@ -224,26 +223,26 @@ impl<'a> Time<'a> {
     }
 }
 
-/// The arguments of `EXPIRE`, `PEXPIRE`, `EXPIREAT` and `PEXPIREAT` behind the key.
+/// The arguments of `EXPIRE`, `PEXPIRE`, `EXPIREAT` and `PEXPIREAT` after the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpireOptions {
-    /// Milliseconds from now. Not above 0: the key is to be deleted.
+    /// Milliseconds from now. With zero or less, the key is deleted.
     pub ttl_ms: i64,
-    /// `NX`: only when the key does not expire yet.
+    /// `NX`: only if the key does not expire yet.
     pub nx: bool,
-    /// `XX`: only when it does.
+    /// `XX`: only if the key expires.
     pub xx: bool,
-    /// `GT`: only when it then expires later. Never expiring is the latest.
+    /// `GT`: only if the key then expires later. Never expiring is the latest.
     pub gt: bool,
-    /// `LT`: only when it then expires earlier.
+    /// `LT`: only if the key then expires earlier.
     pub lt: bool,
 }
 
 impl ExpireOptions {
-    /// Reads the arguments of `command`, its name and the key included.
+    /// Parses the arguments of `command`, including its name and the key.
     ///
     /// # Errors
-    /// Redis's reply to options that are unknown or contradictory, and to a time out of range.
+    /// Returns Redis's reply to options that are unknown or contradictory, and to a time out of range.
     pub fn parse(
         command: Command,
         args: Args<'_>,
@@ -259,7 +258,7 @@ impl ExpireOptions {
         Ok(options)
     }
 
-    /// Whether the conditions hold for a key that has `current_ms` left; `None`: it never expires.
+    /// Whether the conditions hold for a key with `current_ms` left; `None` if it never expires.
     pub fn allow(&self, current_ms: Option<i64>) -> bool {
         match current_ms {
             None => !self.xx && !self.gt,
@@ -292,7 +291,7 @@ impl ExpireOptions {
     }
 }
 
-/// How a command of the `EXPIRE` and `SETEX` families counts.
+/// Returns the unit and the start of times in a command of the `EXPIRE` and `SETEX` families.
 fn time_of(command: Command) -> (Unit, Base) {
     match command {
         Command::Pexpire | Command::PsetEx => (Unit::Milliseconds, Base::Now),
@@ -305,21 +304,21 @@ fn time_of(command: Command) -> (Unit, Base) {
 /// The arguments of `SCAN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanOptions<'a> {
-    /// Where to go on.
+    /// The position to continue from.
     pub cursor: u64,
     /// `MATCH`: a glob pattern for the names.
     pub pattern: Option<&'a [u8]>,
-    /// `COUNT`: how many keys to look at; at least 1, by default 10.
+    /// `COUNT`: the number of keys to examine; at least 1, by default 10.
     pub count: i64,
     /// `TYPE`: only keys of this type.
     pub type_name: Option<&'a [u8]>,
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads the arguments of a command whose cursor is the word `at`.
+    /// Parses the arguments of a command whose cursor is the word `at`.
     ///
     /// # Errors
-    /// Redis's reply to what is no cursor, and to unknown or incomplete options.
+    /// Returns Redis's reply to an invalid cursor, and to unknown or incomplete options.
     pub fn parse(args: Args<'a>, at: usize) -> Result<ScanOptions<'a>, Reply> {
         let cursor = parse_cursor(args.get(at).unwrap_or_default()).ok_or(error::INVALID_CURSOR)?;
         let mut options = ScanOptions { cursor, pattern: None, count: 10, type_name: None };
@@ -342,7 +341,8 @@ fn parse_count(text: &[u8]) -> Result<i64, Reply> {
     if count < 1 { Err(error::SYNTAX) } else { Ok(count) }
 }
 
-/// As C's `strtoul`, which Redis asks: signs are fine, negative numbers wrap around, and a text ends with its first NUL.
+/// Parses a cursor like C's `strtoul`, which Redis uses: signs are fine, negative numbers wrap around, and a text ends
+/// with its first NUL.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (negative, digits) = match text {

@@ -1,4 +1,5 @@
-//! What a request names, and what it would come to if its keys were locks: for whoever only watches.
+//! The names in a request, and the result that it would have if its keys were locks. Used by `learn`, which only
+//! observes.
 
 use super::accepted_by_anybody;
 use super::route::destination::NOBODYS;
@@ -8,7 +9,7 @@ use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// The keys of a request, by the command table; of a command that is not there, those it has in Redis.
+/// Returns the keys of a request by the command table, or for a command that is not in it, its keys in Redis.
 pub fn keys(args: Args<'_>) -> Vec<&[u8]> {
     let Some(name) = args.get(0) else { return Vec::new() };
     match table::lookup(name) {
@@ -19,14 +20,14 @@ pub fn keys(args: Args<'_>) -> Vec<&[u8]> {
     }
 }
 
-/// The channels of a request that has some, without patterns of them.
+/// Returns the channels of a request, excluding patterns.
 pub fn channels(args: Args<'_>) -> Vec<&[u8]> {
     let spec = args.get(0).and_then(table::lookup);
     let named = spec.filter(|spec| spec.id != Command::Psubscribe && spec.accepts(args.len()));
     named.map(|spec| names::channels(spec, args).collect()).unwrap_or_default()
 }
 
-/// Why masters would not run a request whose keys are all locks, in the words that a client would see.
+/// Returns the error with which masters would refuse a request whose keys are all locks, as a client would see it.
 pub fn refusal(args: Args<'_>) -> Option<String> {
     let name = args.get(0)?;
     if table::lookup(name).is_some_and(|spec| !spec.accepts(args.len())) || table::is_http(name) {
@@ -38,8 +39,8 @@ pub fn refusal(args: Args<'_>) -> Option<String> {
     }
 }
 
-/// Whether a command may leave something in its keys that is no lock's, as far as its name tells. Commands that delete, and
-/// those of times to live, are used on locks and data alike.
+/// Whether a command may store something other than a lock in its keys, judging by its name. Commands that delete, and
+/// those for times to live, are used on locks and data alike.
 pub fn stores(name: &[u8]) -> bool {
     let Some(spec) = table::lookup(name) else { return !only_reads(name) };
     match spec.id {

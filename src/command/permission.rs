@@ -1,7 +1,7 @@
 //! Whether a user may send a request (`ACLCheckAllPerm` in Redis's `acl.c`).
 //!
-//! Redis looks at the command first, then at its keys, then at its channels, and before all that whether
-//! there is such a subcommand and whether it takes so many arguments.
+//! Redis checks that the subcommand exists and takes this many arguments, and then the permissions for the command, its
+//! keys and its channels, in this order.
 
 use crate::acl::catalogue::{self, CommandEntry, CommandPlace};
 use crate::acl::{Patterns, User};
@@ -14,21 +14,21 @@ use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Debug)]
 pub(super) enum Denied {
-    /// Whoever it is for: nobody has logged in, or it is no command.
+    /// A reason with a reply of its own, e.g. that the client has not logged in, or that there is no such command.
     Anybody(Reply),
     /// The command, by its full name.
     Command(&'static str),
-    /// One of its keys.
+    /// One of the request's keys.
     Key,
-    /// One of its channels.
+    /// One of the request's channels.
     Channel,
 }
 
 impl Denied {
-    /// What the client is told.
+    /// Returns the reply to the client.
     pub(super) fn reply(self) -> Reply {
         match self {
             Self::Anybody(reply) => reply,
@@ -38,7 +38,7 @@ impl Denied {
         }
     }
 
-    /// What it is told by `EXEC`, when it is not who it was when it sent the command.
+    /// Returns the reply within `EXEC`, when the client's user has changed since it sent the command.
     pub(super) fn reply_of_exec(self) -> Reply {
         match self {
             Self::Anybody(reply) => reply,
@@ -49,7 +49,8 @@ impl Denied {
     }
 }
 
-/// Whether whoever is logged in may send this. To be asked of who is not [free](Login::is_free).
+/// Checks whether the logged-in user may send this request. Call it only for a login that is not
+/// [free](Login::is_free).
 #[cold]
 pub(super) fn check(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(), Denied> {
     if spec.allowed_before_auth() {
@@ -64,8 +65,8 @@ pub(super) fn check(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(), De
     check_channels(user, spec, args)
 }
 
-/// Whether whoever is logged in may send this to the data Redis, which asks the same by its own rules. What nobody knows
-/// here is for users who may send every command.
+/// Checks whether the logged-in user may send this to the data Redis, which makes the same check by its own rules.
+/// Commands unknown to the proxy require a user who may send every command.
 #[cold]
 pub(super) fn check_elsewhere(login: &Login, args: Args<'_>) -> Result<(), Denied> {
     if let Some(spec) = table::lookup(args.at(0)) {
@@ -92,7 +93,7 @@ fn check_command(user: &User, spec: &Spec, args: Args<'_>) -> Result<(), Denied>
     if user.commands().contains(place) { Ok(()) } else { Err(Denied::Command(entry.name)) }
 }
 
-/// The command, or the subcommand that its first argument names, if it takes so many arguments.
+/// Returns the command, or the subcommand that its first argument names, if it takes this many arguments.
 pub(super) fn entry(
     spec: &Spec,
     args: Args<'_>,
@@ -126,8 +127,8 @@ fn check_channels(user: &User, spec: &Spec, args: Args<'_>) -> Result<(), Denied
     if channels.all(|channel| may(allowed, channel)) { Ok(()) } else { Err(Denied::Channel) }
 }
 
-/// `SORT` reads keys that are not among its words; who may not read them all must not name them
-/// (`sortCommandGeneric` in Redis's `sort.c`).
+/// Checks the keys that `SORT` reads without having them among its words: only a user who may read all keys may use
+/// such patterns (`sortCommandGeneric` in Redis's `sort.c`).
 pub(super) fn check_sort(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     let sorts = matches!(spec.name, "sort" | "sort_ro");
     if login.is_free() || !sorts || login.user().keys().is_all() {
@@ -135,7 +136,7 @@ pub(super) fn check_sort(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(
     }
     for (option, rest) in keys::sort_options(args) {
         if !is_in_order(option, rest) {
-            // An error that Redis meets before what is behind it.
+            // Redis reports this error before it reaches the later options.
             return Ok(());
         }
         if option.eq_ignore_ascii_case(b"get") {
@@ -156,8 +157,8 @@ fn is_in_order(option: &[u8], rest: Args<'_>) -> bool {
     is(option, &["asc", "desc", "alpha", "by", "get", "store"])
 }
 
-/// Whether the user may call everything that this script calls, whatever its arguments are. Its keys are
-/// those of `EVAL`, if it touches no others.
+/// Whether the user may call everything that this script calls, whatever its arguments are. Its keys are those of
+/// `EVAL`, if it touches no others.
 pub(super) fn may_call_all_of(login: &Login, script: &Script) -> bool {
     let may = |name: &String| {
         let spec = table::lookup(name.as_bytes());

@@ -1,5 +1,5 @@
-//! What masters run as a program: scripts that stand for nothing simpler, transactions, and single
-//! commands of composite types.
+//! Requests that masters run as a program: scripts without a simpler meaning, transactions, and single commands of
+//! composite types.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation};
 use crate::resp::requests::Args;
 
-/// Runs `script`, after the masters have looked at it if it is new.
+/// Runs `script`. If it is new, the masters check it first.
 pub(super) fn script(
     caller: &Caller,
     script: Arc<Script>,
@@ -33,7 +33,7 @@ pub(super) fn script(
     if read_only && script.may_write_by_its_shebang() {
         return match script.is_lua() {
             true => Action::Reply(error::WRITE_FLAG),
-            // A mistake in the text comes first.
+            // An error in the text takes precedence.
             false => {
                 let then = load::Then::Refuse(error::WRITE_FLAG);
                 Action::Start(operation(caller, key, Kind::Load(Load::new(script, then))))
@@ -50,7 +50,7 @@ pub(super) fn script(
     Action::Start(operation(caller, key, kind))
 }
 
-/// More words than that do not fit on the stack of Lua together with others.
+/// Maximum words that fit on Lua's stack together with others.
 const MOST_UNPACKED: usize = 1_000;
 
 /// One command that is run as often as needed.
@@ -62,7 +62,7 @@ pub(super) struct OneCommand {
 }
 
 impl OneCommand {
-    /// The command that `spec` describes.
+    /// Returns the command that `spec` describes.
     pub(super) fn new(caller: &Caller, spec: &Spec, args: Args<'_>) -> Self {
         let keys = keys::of(spec, args);
         let rendering = rendering(caller, spec, args);
@@ -74,13 +74,13 @@ impl OneCommand {
         Self::of(caller, &keys, &command_words(spec, args), rendering)
     }
 
-    /// One that takes an element out of `key` instead of out of one of several keys.
+    /// Returns a command that takes an element out of `key` instead of out of one of several keys.
     pub(super) fn taking_from(caller: &Caller, spec: &Spec, args: Args<'_>, key: &[u8]) -> Self {
         let command = counted(taking_words(spec, args, &[key]));
         Self::of(caller, &[key], &command, rendering(caller, spec, args))
     }
 
-    /// These words, as masters know them, on these keys.
+    /// Returns a command of these words, in the masters' form, on these keys.
     pub(super) fn on_keys(
         caller: &Caller,
         keys: &[&[u8]],
@@ -91,7 +91,7 @@ impl OneCommand {
         Self::of(caller, keys, &command, rendering)
     }
 
-    /// These words, as masters know them, on this key.
+    /// Returns a command of these words, in the masters' form, on this key.
     pub(super) fn on_key(caller: &Caller, key: &[u8], words: &[&[u8]]) -> Self {
         Self::on_keys(caller, &[key], words, Rendering::AsIs)
     }
@@ -103,7 +103,7 @@ impl OneCommand {
         Self { db: caller.db, key, call, rendering }
     }
 
-    /// Runs it.
+    /// Returns an operation that runs the command.
     pub(super) fn operation(&self) -> Operation {
         let program = Program::new(self.call.clone(), Shape::Command(self.rendering));
         let kind = Kind::Program(Box::new(program));
@@ -111,8 +111,8 @@ impl OneCommand {
     }
 }
 
-/// Runs `commands`, each as its number of words and its words, if none of the `watched` keys has
-/// changed.
+/// Returns the call that runs `commands`, unless one of the `watched` keys has changed. Each command is its number of
+/// words followed by its words.
 pub(super) fn transaction(
     caller: &Caller,
     text: Arc<Text>,
@@ -126,7 +126,7 @@ pub(super) fn transaction(
     Call { watched, ..call(caller, text, keys, argv) }
 }
 
-/// A command as [`transaction`] wants it. Those that wait become those that do not.
+/// Returns a command in the form that [`transaction`] takes. Blocking commands are replaced by non-blocking ones.
 pub(super) fn command_words(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
     let words: Vec<_> = args.iter().collect();
     let renamed = |name: &'static str| {
@@ -144,7 +144,7 @@ pub(super) fn command_words(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
     counted(words)
 }
 
-/// The words of a command that takes elements out of the first of `keys` that has any.
+/// Returns the words of a command that takes elements out of the first of `keys` that has any.
 fn taking_words(spec: &Spec, args: Args<'_>, keys: &[&[u8]]) -> Vec<Vec<u8>> {
     let words: Vec<_> = args.iter().collect();
     let (name, end): (&str, &[&[u8]]) = match spec.name {
@@ -160,7 +160,7 @@ fn taking_words(spec: &Spec, args: Args<'_>, keys: &[&[u8]]) -> Vec<Vec<u8>> {
     head.chain(keys.iter().copied()).chain(end.iter().copied()).map(<[u8]>::to_vec).collect()
 }
 
-/// Words behind their number.
+/// Prefixes words with their number.
 fn counted(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     std::iter::once(words.len().to_string().into_bytes()).chain(words).collect()
 }
@@ -177,7 +177,7 @@ fn call<'a>(
     Call::new(text, runner, turns, keys.iter().copied(), argv)
 }
 
-/// What is made of the reply to a command.
+/// Returns how the reply to a command is rendered.
 pub(super) fn rendering(caller: &Caller, spec: &Spec, args: Args<'_>) -> Rendering {
     match spec.name {
         "xread" | "xreadgroup" => Rendering::Streams(caller.outbox.protocol()),

@@ -1,4 +1,4 @@
-//! Messages: `SUBSCRIBE`, `PUBLISH`, `PUBSUB` and their relatives.
+//! Messages: `SUBSCRIBE`, `PUBLISH`, `PUBSUB` and related commands.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) fn subscribe(args: Args<'_>, kind: TopicKind) -> Outcome {
     Ok(Action::Subscribe(topics(args, kind)))
 }
 
-/// `UNSUBSCRIBE`, `PUNSUBSCRIBE`, `SUNSUBSCRIBE`: from everything if nothing is named.
+/// `UNSUBSCRIBE`, `PUNSUBSCRIBE`, `SUNSUBSCRIBE`: leaves all topics if none is named.
 pub(super) fn unsubscribe(caller: &mut Caller, args: Args<'_>, kind: TopicKind) -> Outcome {
     Ok(Action::Unsubscribe(kind, topics_to_leave(caller, args, kind)))
 }
@@ -40,7 +40,7 @@ fn topics_to_leave(caller: &mut Caller, args: Args<'_>, kind: TopicKind) -> Vec<
     topics
 }
 
-/// Whether a request for subscriptions is about some at the data Redis; `None`: it is no such request.
+/// Whether a request for subscriptions involves any on the data Redis. Returns `None` for any other request.
 pub(super) fn needs_data(
     caller: &mut Caller,
     locks: &LockNames,
@@ -125,8 +125,8 @@ fn ask(what: What) -> Action {
     Action::Start(Operation { db: 0, key: Box::default(), kind })
 }
 
-/// What a client that has subscribed in RESP2 is told to any other command: there replies and
-/// messages cannot be told apart (`server.c`, `processCommand`).
+/// Returns the error for any other command of a client that has subscribed in RESP2, where replies and messages cannot
+/// be told apart (`server.c`, `processCommand`).
 pub(super) fn refuse_to_subscriber(caller: &Caller, spec: &Spec, args: Args<'_>) -> Option<Reply> {
     let allowed = caller.outbox.protocol() == Protocol::Resp3 || is_for_subscribers(spec.id);
     if allowed || !caller.has_subscriptions() {
@@ -139,7 +139,7 @@ pub(super) fn refuse_to_subscriber(caller: &Caller, spec: &Spec, args: Args<'_>)
     Some(error::only_for_subscribers(&name))
 }
 
-/// The same of a command that the data Redis would run.
+/// Returns the same error for a command that the data Redis would run.
 pub(super) fn refuse_other_to_subscriber(caller: &Caller, args: Args<'_>) -> Option<Reply> {
     if !caller.has_subscriptions() {
         return None;

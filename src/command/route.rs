@@ -1,7 +1,7 @@
-//! Which requests go to the data Redis instead of the masters (`--data`).
+//! Routing of requests to the data Redis instead of the masters (`--data`).
 //!
-//! A request goes where its keys are. One with keys of both kinds is refused, and so is a transaction: nothing could run
-//! them together.
+//! A request goes where its keys are. A request with keys of both kinds is refused, and so is such a transaction:
+//! nothing could run them together.
 
 pub(super) mod destination;
 mod loading;
@@ -20,7 +20,7 @@ use crate::resp::requests::Args;
 use crate::resp::word::is;
 use destination::Destination;
 
-/// What becomes of a request at the data Redis; `None`: nothing, it is the proxy's or the masters'.
+/// Returns the action for a request to the data Redis, or `None` if the request is for the proxy or the masters.
 pub(super) fn elsewhere(caller: &mut Caller, args: Args<'_>) -> Option<Action> {
     if caller.side.is_none() || !caller.login.is_authenticated() {
         return None;
@@ -37,13 +37,13 @@ pub(super) fn elsewhere(caller: &mut Caller, args: Args<'_>) -> Option<Action> {
     action
 }
 
-/// What makes another client of this one waits for what was asked before.
+/// Whether the request has to wait for earlier ones: it changes the state of the connection.
 fn waits_for_data(caller: &Caller, args: Args<'_>) -> bool {
     caller.outbox.has_passed() && matches!(word(args), Word::Reset | Word::Hello | Word::Connection)
 }
 
-/// What becomes of a long request of which only the first of so many `words` are here; `None`: nothing, before all of it is
-/// here. A reply is what the data Redis has said instead of letting it in.
+/// Returns the action for a long request of `words` words, of which only the first have arrived. Returns `None` if the
+/// whole request is needed first. A reply means that the data Redis has refused the client.
 pub(crate) fn beginning(caller: &mut Caller, args: Args<'_>, words: usize) -> Option<Action> {
     let mut side = caller.side.take()?;
     side.want_own();
@@ -62,7 +62,7 @@ pub(crate) fn beginning(caller: &mut Caller, args: Args<'_>, words: usize) -> Op
     };
     let was_refused = side.was_refused;
     caller.side = Some(side);
-    // Its end is not known yet, so nothing else can be answered.
+    // The end of the request is not known yet, so no other answer is final.
     action.filter(|action| match action {
         Action::Pass(_) | Action::Later => true,
         Action::Reply(_) => was_refused,
@@ -124,12 +124,12 @@ enum Word {
     Select,
     Reset,
     Quit,
-    /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin.
+    /// `SUBSCRIBE`, `UNSUBSCRIBE` and their variants.
     Subscriptions,
     Monitor,
     ScriptLoad,
     Hello,
-    /// What changes the connection itself, and cannot be queued for the data Redis.
+    /// Commands that change the connection itself, and cannot be queued on the data Redis.
     Connection,
     Other,
 }
@@ -137,7 +137,7 @@ enum Word {
 fn word(args: Args<'_>) -> Word {
     use table::Command as C;
     match table::lookup(args.at(0)) {
-        // It ends the transaction even where its arguments are wrong.
+        // `EXEC` ends the transaction even if its arguments are wrong.
         Some(spec) if spec.id == C::Exec => Word::Exec,
         Some(spec) if spec.accepts(args.len()) => word_of(spec, args),
         _ => Word::Other,
@@ -165,14 +165,15 @@ fn word_of(spec: &table::Spec, args: Args<'_>) -> Word {
     }
 }
 
-/// What `CLIENT` changes here as well as there.
+/// Subcommands of `CLIENT` that change both the proxy and the data Redis.
 const CHANGES_OF_CLIENT: [&str; 4] = ["reply", "setname", "no-evict", "no-touch"];
 
 fn is_in_transaction(caller: &Caller, side: &Side) -> bool {
     caller.transaction.is_some() || matches!(side.transaction, DataTransaction::Data { .. })
 }
 
-/// A change of subscriptions: the proxy answers it, and says it to the data Redis if that hears some of them.
+/// Handles a change of subscriptions. The proxy answers it, and subscribes on the data Redis if some of the topics are
+/// heard there.
 fn listen(caller: &mut Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
     let locks = &side.upstream().settings().locks;
@@ -180,15 +181,15 @@ fn listen(caller: &mut Caller, side: &mut Side, args: Args<'_>) -> Option<Action
     if needs_data { be_ready(caller, side, Side::ready) } else { None }
 }
 
-/// `HELLO`: messages of the data Redis have the new form from the proxy's answer on, and not before, so it is told first.
-/// Whoever hears nothing there can do without that until the next request.
+/// `HELLO`: the data Redis must use the new form of messages exactly from the proxy's answer on, so it switches first.
+/// If the client hears nothing there, that can wait until the next request.
 fn greet(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let protocol = match (args.len(), args.get(1)) {
         (2, Some(b"2")) => Protocol::Resp2,
         (2, Some(b"3")) => Protocol::Resp3,
         _ => return None,
     };
-    // What a monitor is shown has one form only, which no answer could be told from.
+    // The lines of `MONITOR` have the same form in both protocols, and no answer could be told apart from them.
     let is_heard = side.hears() && !caller.client.is_monitor();
     if protocol == caller.outbox.protocol() || !is_heard {
         return None;
@@ -203,7 +204,7 @@ fn greet(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     }
 }
 
-/// `MONITOR`: the proxy shows what it does itself, the data Redis everything else.
+/// `MONITOR`: the proxy shows the requests that it handles itself, and the data Redis shows all others.
 fn watch_all(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
     if !may_send(caller, spec, args) {
@@ -216,7 +217,7 @@ fn may_send(caller: &Caller, spec: &table::Spec, args: Args<'_>) -> bool {
     caller.login.is_free() || permission::check(&caller.login, spec, args).is_ok()
 }
 
-/// Makes sure that the data Redis can be told something; `None`: it can.
+/// Prepares a connection to the data Redis. Returns `None` once it is ready.
 fn be_ready(caller: &Caller, side: &mut Side, ready: fn(&mut Side) -> Ready) -> Option<Action> {
     if side.is_barred() {
         return Some(Action::Reply(error::nobody_on_data(caller.login.user().name())));
@@ -232,7 +233,7 @@ fn be_ready(caller: &Caller, side: &mut Side, ready: fn(&mut Side) -> Ready) -> 
     }
 }
 
-/// `MULTI`: what is watched says where it runs, or the first key will.
+/// `MULTI`: the transaction runs where the watched keys are, or else where its first key is.
 fn multi(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     if let Some(key) = side.watched.clone() {
         let action = pass(caller, side, args)?;
@@ -250,7 +251,7 @@ fn multi(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     None
 }
 
-/// `WATCH`: all of what a client watches is of one kind.
+/// `WATCH`: all keys that a client watches must be of one kind.
 fn watch(caller: &Caller, side: &mut Side, to: Destination<'_>, args: Args<'_>) -> Option<Action> {
     match to {
         Destination::Data(Some(key)) => {
@@ -271,7 +272,7 @@ fn watch(caller: &Caller, side: &mut Side, to: Destination<'_>, args: Args<'_>) 
     }
 }
 
-/// A command in a transaction that runs on the masters, or of which nothing has told yet where it runs.
+/// Queues a command of a transaction that runs on the masters, or that is not routed yet.
 fn queued(
     caller: &mut Caller,
     side: &mut Side,
@@ -313,7 +314,7 @@ fn queued(
     }
 }
 
-/// A transaction turns out to be one of data: what has been queued is said again there.
+/// Moves a transaction to the data Redis, once a key is found to be data. The queued commands are repeated there.
 fn move_to_data(
     caller: &mut Caller,
     side: &mut Side,
@@ -343,7 +344,7 @@ fn move_to_data(
     Some(Action::Pass(ticket))
 }
 
-/// A command in a transaction that runs on the data Redis.
+/// Handles a command in a transaction that runs on the data Redis.
 fn in_transaction(
     caller: &mut Caller,
     side: &mut Side,
@@ -379,8 +380,8 @@ fn in_transaction(
     }
 }
 
-/// `EXEC` of data. The data Redis discards what it has queued if any of it was refused, or `EXEC` itself is:
-/// its arguments are looked at first (`rejectCommand`).
+/// `EXEC` of data. The data Redis discards its queue if any command was refused, or if `EXEC` itself is: its arguments
+/// are checked first (`rejectCommand`).
 fn exec_data(
     caller: &mut Caller,
     side: &mut Side,
@@ -413,7 +414,7 @@ fn name_of(args: Args<'_>) -> String {
     String::from_utf8_lossy(args.at(0)).to_ascii_lowercase()
 }
 
-/// What a request of so many words is answered that nobody could run, as Redis does before anything else.
+/// Returns the reply to a malformed request of this many words. Redis makes this check before any other.
 fn malformed(args: Args<'_>, words: usize) -> Option<Reply> {
     let spec = table::lookup(args.at(0))?;
     if !spec.accepts(words) {
@@ -422,7 +423,7 @@ fn malformed(args: Args<'_>, words: usize) -> Option<Reply> {
     permission::entry(spec, args).err().filter(|_| spec.is_container)
 }
 
-/// A command that cannot be queued: what is queued must not run.
+/// Refuses a command that cannot be queued. The queue must not run then.
 fn refuse(caller: &mut Caller, side: &mut Side, refused: Reply) -> Action {
     if let Some(transaction) = &mut caller.transaction {
         transaction.abort();
@@ -433,7 +434,8 @@ fn refuse(caller: &mut Caller, side: &mut Side, refused: Reply) -> Action {
     Action::Reply(refused)
 }
 
-/// `INFO data ...` is `INFO ...` of the data Redis; `None`: it gets what the client has sent.
+/// Translates `INFO data ...` to `INFO ...` of the data Redis. Returns `None` for requests that are passed on as they
+/// are.
 pub(crate) fn in_words_of_data(args: Args<'_>) -> Option<Vec<u8>> {
     let is_info = args.at(0).eq_ignore_ascii_case(b"info")
         && args.get(1).is_some_and(|word| is(word, &["data"]));
@@ -454,7 +456,7 @@ fn pass(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     if caller.outbox.is_busy(&ticket) {
         return Some(Action::Later);
     }
-    // A connection of its own would overtake it.
+    // The request would overtake those in flight if it went over the client's own connection.
     if caller.outbox.in_flight() > 0 && side.has_shared() {
         side.want_own();
         return Some(Action::Later);
@@ -476,7 +478,8 @@ fn pass(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     Some(Action::Pass(ticket))
 }
 
-/// What Redis runs for whoever is in trouble, while it is busy or loads, and which is about no database.
+/// Whether Redis runs the command even while it is busy or loading, for troubleshooting. Such a command concerns no
+/// database.
 fn is_for_trouble(args: Args<'_>) -> bool {
     let subcommand = args.get(1).unwrap_or_default();
     match &args.at(0).to_ascii_lowercase()[..] {
@@ -487,7 +490,7 @@ fn is_for_trouble(args: Args<'_>) -> bool {
     }
 }
 
-/// What a request for the data Redis is answered that must not get there.
+/// Returns the reply to a request that must not reach the data Redis.
 fn refused_elsewhere(caller: &Caller, side: &Side, args: Args<'_>) -> Option<Reply> {
     let may_be_refused = !caller.login.is_free() || caller.has_subscriptions();
     if may_be_refused && let Some(refused) = malformed(args, side.words) {
@@ -513,7 +516,7 @@ fn refused_elsewhere(caller: &Caller, side: &Side, args: Args<'_>) -> Option<Rep
     None
 }
 
-/// `CLIENT TRACKING`, by which messages come that nobody has subscribed to.
+/// Whether this is `CLIENT TRACKING`, which causes messages that the client has not subscribed to.
 fn is_tracking(args: Args<'_>) -> bool {
     let [name, subcommand] = [0, 1].map(|at| args.get(at).unwrap_or_default());
     name.eq_ignore_ascii_case(b"client") && subcommand.eq_ignore_ascii_case(b"tracking")

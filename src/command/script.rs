@@ -1,4 +1,4 @@
-//! `EVAL`, `EVALSHA`, `SCRIPT ...`: lock scripts by what they mean, all others as they are.
+//! `EVAL`, `EVALSHA`, `SCRIPT ...`: lock scripts run by their meaning, all others as they are.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) fn evalsha(caller: &mut Caller, args: Args<'_>, read_only: bool) -> O
     let (keys, argv) = keys_and_argv_of_sha(args)?;
     let script = caller.worker.scripts().get(args.at(1));
     let Some(script) = script else {
-        // It may be the one that is being loaded.
+        // A request in flight may be loading the script.
         return if caller.outbox.in_flight() > 0 {
             Ok(Action::Later)
         } else {
@@ -98,12 +98,12 @@ fn is_flush_mode(word: &[u8]) -> bool {
 
 pub(super) type Words<'a> = Vec<&'a [u8]>;
 
-/// Splits what follows the script (`script.c`, `scriptPrepare`).
+/// Splits the words after the script into keys and arguments (`script.c`, `scriptPrepare`).
 fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
     keys_and_argv_or(args, error::NOT_AN_INTEGER)
 }
 
-/// The same, with what is answered where the number of keys is none.
+/// Splits the words after the script, or returns `no_number` if the number of keys is not a number.
 pub(super) fn keys_and_argv_or(
     args: Args<'_>,
     no_number: Reply,
@@ -118,7 +118,7 @@ pub(super) fn keys_and_argv_or(
     Ok((keys, argv))
 }
 
-/// The same, after a SHA1: what is longer or shorter no script can have.
+/// Splits the words after a SHA1. No script has a SHA1 of another length.
 fn keys_and_argv_of_sha(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
     if args.at(1).len() != SHA_DIGITS { Err(error::NO_SCRIPT) } else { keys_and_argv(args) }
 }
@@ -128,8 +128,8 @@ const SHA_DIGITS: usize = 40;
 /// A script as `EXEC` runs it, with its keys and arguments.
 pub(super) type Call<'a> = (Arc<Script>, Words<'a>, Words<'a>);
 
-/// What an `EVAL`, `EVALSHA` or `FCALL` after `MULTI` will run, when those `before` it, by their SHA1, have been;
-/// the error is its reply.
+/// Returns the script that an `EVAL`, `EVALSHA` or `FCALL` after `MULTI` will run. `before` finds a script of the
+/// requests before it by SHA1. The error is the reply.
 pub(super) fn queued<'a>(
     caller: &Caller,
     spec: &Spec,
@@ -162,7 +162,7 @@ pub(super) fn runs_read_only(spec: &Spec) -> bool {
     matches!(spec.id, C::EvalRo | C::EvalShaRo | C::FcallRo)
 }
 
-/// The script that a command brings along.
+/// Returns the script that a command carries.
 pub(super) fn brought(caller: &Caller, spec: &Spec, args: Args<'_>) -> Option<Arc<Script>> {
     let is_load = || args.at(1).eq_ignore_ascii_case(b"load");
     let text = match spec.id {
@@ -174,7 +174,7 @@ pub(super) fn brought(caller: &Caller, spec: &Spec, args: Args<'_>) -> Option<Ar
     Some(caller.worker.scripts().load(Bytes::copy_from_slice(text)))
 }
 
-/// Runs the script as what it means. Whatever is not as the meaning needs it runs as it is.
+/// Runs the script by its meaning. If the arguments do not fit the meaning, the script runs as it is.
 fn run(
     caller: &Caller,
     script: Arc<Script>,
@@ -250,7 +250,7 @@ fn claim(token: &[u8], ttl_ms: i64, how: How, replies: OfScript<claim::Replies>)
     Kind::Claim(Claim::new(token.into(), ttl_ms, how, Answers::Own(Box::new(replies))))
 }
 
-/// Milliseconds, if they are what the shape was recognised for: a positive number that Redis can add to its clock.
+/// Returns the TTL in milliseconds, if it is as the shape requires: a positive number that Redis can add to its clock.
 fn ttl_ms(caller: &Caller, word: &[u8]) -> Result<Option<i64>, Reply> {
     let fits = |ttl_ms: &i64| *ttl_ms > 0 && ttl_ms.checked_add(caller.unix_ms()).is_some();
     let ttl_ms = parse_i64(word).filter(fits);
@@ -267,7 +267,7 @@ fn creates(create: &Create, argv: &[&[u8]]) -> bool {
     }
 }
 
-/// How many leading bytes make a value the caller's own; -1 for all.
+/// Returns the number of leading bytes that make a value the caller's own; -1 for all.
 fn prefix(own: &Own, argv: &[&[u8]]) -> Option<i64> {
     match own {
         Own::SameToken => Some(-1),

@@ -29,8 +29,8 @@ pub(super) fn time(caller: &Caller) -> Outcome {
     Ok(Action::Reply(Reply::Array(vec![part(seconds), part(rest)])))
 }
 
-/// `WAIT replicas timeout`: a quorum has confirmed every write before its reply, and the masters
-/// have no replicas to wait for.
+/// `WAIT replicas timeout`: a quorum has confirmed every write before its reply, and the masters have no replicas to
+/// wait for.
 pub(super) fn wait(args: Args<'_>) -> Outcome {
     use crate::resp::number::parse_i64;
     parse_i64(args.at(1)).ok_or(error::NOT_AN_INTEGER)?;
@@ -41,11 +41,11 @@ pub(super) fn wait(args: Args<'_>) -> Outcome {
     }
 }
 
-/// `COMMAND`, `COMMAND INFO`: all of it.
+/// The full reply to `COMMAND` and `COMMAND INFO`.
 static INFO: LazyLock<Encoded> =
     LazyLock::new(|| Encoded::new(&Reply::Array(table::all().iter().map(info_of).collect())));
 
-/// `COMMAND DOCS`: all of it.
+/// The full reply to `COMMAND DOCS`.
 static DOCS: LazyLock<Encoded> =
     LazyLock::new(|| Encoded::new(&Reply::Map(table::all().iter().map(docs_of).collect())));
 
@@ -94,7 +94,7 @@ fn filtered(filter: &[u8], by: &[u8]) -> Result<Reply, Reply> {
     }
 }
 
-/// Commands, each with its subcommands.
+/// Returns the names of commands, each followed by its subcommands.
 fn names(wanted: impl Fn(&CommandEntry) -> bool) -> Reply {
     let of = |spec| {
         let (place, entry) = catalogue::of(spec);
@@ -104,7 +104,7 @@ fn names(wanted: impl Fn(&CommandEntry) -> bool) -> Reply {
     Reply::Array(all.filter(|entry| wanted(entry)).map(|entry| Reply::bulk(entry.name)).collect())
 }
 
-/// One entry of `COMMAND INFO`; the parts that Redis 7 has after the categories are empty.
+/// Returns one entry of `COMMAND INFO`. The parts that Redis 7 has after the categories are empty.
 fn info_of(spec: &Spec) -> Reply {
     let flags = spec.flags.iter().copied().map(Reply::Simple).collect();
     let nothing = || Reply::Array(Vec::new());
@@ -132,7 +132,7 @@ fn docs_of(spec: &Spec) -> (Reply, Reply) {
     (Reply::bulk(spec.name), Reply::Map(docs))
 }
 
-/// `COMMAND GETKEYS name arg...`, and the same with more about each key.
+/// `COMMAND GETKEYS name arg...`, and `COMMAND GETKEYSANDFLAGS` with more about each key.
 fn keys_of(args: Args<'_>, tell: impl Fn(Reply, Flags) -> Reply) -> Result<Reply, Reply> {
     let spec = table::lookup(args.at(0)).ok_or(Reply::error("ERR Invalid command specified"))?;
     if !spec.accepts(args.len()) {

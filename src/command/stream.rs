@@ -1,7 +1,6 @@
-//! `XREAD` and `XREADGROUP`: entries of streams, at once or as soon as there are some (`xreadCommand` in `t_stream.c`).
+//! `XREAD` and `XREADGROUP`: entries of streams, at once or as soon as they exist (`xreadCommand` in `t_stream.c`).
 //!
-//! What comes before the names of the streams is read here, since no master must wait. The ids are for the masters to
-//! read.
+//! The proxy parses the words before the names of the streams, since no master must wait. The masters parse the ids.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -30,11 +29,11 @@ use crate::time::clock;
 pub(super) struct Request {
     /// `XREAD` or `XREADGROUP`
     name: &'static str,
-    /// `BLOCK`, in milliseconds; 0: for ever.
+    /// `BLOCK`, in milliseconds; 0 for ever.
     block_ms: Option<i64>,
     /// `COUNT`
     count: Option<i64>,
-    /// `GROUP`: itself and the consumer.
+    /// `GROUP`: the group and the consumer.
     group: Option<[Vec<u8>; 2]>,
     /// `NOACK`
     no_ack: bool,
@@ -43,7 +42,7 @@ pub(super) struct Request {
     ids: Vec<Box<[u8]>>,
 }
 
-/// Who waits gets at most so many entries of a stream, unless it says how many (`XREAD_BLOCKED_DEFAULT_COUNT`).
+/// Maximum entries of a stream that a waiting client receives without `COUNT` (`XREAD_BLOCKED_DEFAULT_COUNT`).
 const MOST_AT_ONCE: i64 = 1000;
 
 /// Runs the command that `spec` describes.
@@ -60,18 +59,18 @@ pub(super) fn read(caller: &Caller, spec: &Spec, args: Args<'_>) -> Outcome {
     })
 }
 
-/// The words without `BLOCK`, for a transaction, in which nothing waits.
+/// Returns the words without `BLOCK`, for a transaction, in which nothing waits.
 pub(super) fn without_block(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
     let words = |request: Request| Request { block_ms: None, ..request }.words();
-    // Who queues it has looked whether it can be read.
+    // The request was parsed when it was planned, so it cannot fail here.
     Request::parse(spec, args).map_or_else(|_| args.iter().map(<[u8]>::to_vec).collect(), words)
 }
 
 impl Request {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// What Redis finds fault with before it looks at streams.
+    /// Returns the errors that Redis reports before it reads any stream.
     pub(super) fn parse(spec: &Spec, args: Args<'_>) -> Result<Self, Reply> {
         let is_of_group = spec.run == Run::Deliver;
         let mut request = Self {
@@ -151,12 +150,12 @@ impl Request {
         request::of(words.iter().map(Vec::as_slice)).into_vec()
     }
 
-    /// The same from other ids on, for who does not wait for them.
+    /// Returns the request from other ids on, without waiting for them.
     fn behind(&self, ids: &[Box<[u8]>]) -> Self {
         Self { block_ms: None, ids: ids.to_vec(), ..self.clone() }
     }
 
-    /// The same for who was waiting.
+    /// Returns the request for a client that has been waiting.
     fn awaited(&self) -> Self {
         Self {
             count: Some(self.count.filter(|it| *it > 0).unwrap_or(MOST_AT_ONCE)),
@@ -172,7 +171,7 @@ impl Request {
         &self.keys[0]
     }
 
-    /// Whether it asks for so little that all masters may be asked at once, whatever there is.
+    /// Whether the request is limited to so few entries that all masters may be queried at once, whatever they hold.
     fn is_short(&self) -> bool {
         self.count.is_some_and(|count| (1..=SHORT_RANGE as i64).contains(&count))
     }
@@ -199,7 +198,7 @@ impl Request {
         }
     }
 
-    /// Hands entries to a consumer, which the group notes.
+    /// Returns the delivery of entries to a consumer, which the group records.
     fn delivery(&self, caller: &Caller) -> OneCommand {
         let words = self.behind(&self.ids).words();
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -260,7 +259,7 @@ fn only_of_groups(is_of_group: bool, option: &str) -> Result<(), Reply> {
     if is_of_group { Ok(()) } else { Err(error::only_of_xreadgroup(option)) }
 }
 
-/// `getTimeoutFromObjectOrReply` in `timeout.c`.
+/// Parses a timeout like `getTimeoutFromObjectOrReply` in `timeout.c`.
 fn milliseconds(word: &[u8]) -> Result<i64, Reply> {
     match parse_i64(word).ok_or(error::TIMEOUT_NOT_AN_INTEGER)? {
         ..0 => Err(error::TIMEOUT_NEGATIVE),
@@ -268,5 +267,5 @@ fn milliseconds(word: &[u8]) -> Result<i64, Reply> {
     }
 }
 
-/// A century. Longer times would be beyond what a clock counts.
+/// A century. A clock cannot represent longer times.
 const LONGEST_MS: i64 = 100 * 31_557_600_000;

@@ -22,11 +22,11 @@ use crate::resp::requests::{Args, Decoder, Limits};
 use crate::resp::word::is;
 pub use planning::Planning;
 
-/// How many bytes of commands one client may queue. Redis counts them as the client's query buffer,
-/// which it bounds by 1 GB.
+/// Maximum bytes of commands that one client may queue. Redis counts them as the client's query buffer, which it limits
+/// to 1 GB.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
-/// How many keys one client may watch: each is compared on every master by `EXEC`.
+/// Maximum keys that one client may watch: `EXEC` compares each on every master.
 const MAX_WATCHED: usize = 1024;
 
 /// `MULTI`
@@ -81,7 +81,7 @@ pub(super) fn watch(caller: &mut Caller, args: Args<'_>) -> Outcome {
     Ok(Action::Gather(Gather::AllOk, operations))
 }
 
-/// A request was not even accepted: what is queued must not run.
+/// Answers a request that was rejected before it could be queued. The queue must not run then.
 pub(super) fn refused(caller: &mut Caller, args: Args<'_>, refused: Reply) -> Action {
     if let Some(transaction) = &mut caller.transaction {
         transaction.aborted = true;
@@ -121,7 +121,7 @@ pub(super) fn queue(caller: &mut Caller, spec: &'static Spec, args: Args<'_>) ->
     Ok(look.unwrap_or(Action::Reply(Reply::QUEUED)))
 }
 
-/// A script that is new has to be looked at before `EXEC`.
+/// Returns the action by which masters check a new script, which must happen before `EXEC`.
 fn look_at(caller: &Caller, script: &Arc<Script>) -> Option<Action> {
     let kind = || Kind::Load(Load::new(Arc::clone(script), load::Then::Queue));
     (!script.is_lua()).then(|| Action::Start(operation(caller, b"", kind())))
@@ -158,18 +158,18 @@ pub(super) fn exec(caller: &mut Caller) -> Outcome {
     })
 }
 
-/// What was queued is decoded once more.
+/// The queued words were within the limits when they were first decoded.
 const NO_LIMITS: Limits =
     Limits { max_request_bytes: usize::MAX, authenticated: true, may_pass: false };
 
-/// What a command does to the proxy that it runs itself.
+/// The effect of a command that the proxy runs itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// It changes something that others may see.
+    /// The command changes something that others may see.
     Changes,
-    /// It says what it would say at any time, and is done at once; or masters run it.
+    /// The command is answered at once, with the reply that it would have at any time; or masters run it.
     None,
-    /// It changes nothing, and what it says may be long.
+    /// The command changes nothing, but its reply may be long.
     Looks,
 }
 
@@ -189,7 +189,7 @@ fn effect(spec: &Spec, args: Args<'_>) -> Effect {
     }
 }
 
-/// Whether the proxy answers it without the masters.
+/// Whether the proxy answers the command without the masters.
 fn is_own(spec: &Spec) -> bool {
     use Family as F;
     let by_proxy =
@@ -198,7 +198,7 @@ fn is_own(spec: &Spec) -> bool {
     spec.run == Run::Own && by_proxy && !not_really && !is_script(spec)
 }
 
-/// Answers a request of a transaction that was left until the masters have answered the others.
+/// Answers a request of a transaction that was deferred until the masters have answered the others.
 pub fn answer(caller: &mut Caller, place: u16, request: &[u8]) -> Made {
     let mut decoder = Decoder::new();
     let decoded = decoder.decode(request, NO_LIMITS);
@@ -213,7 +213,7 @@ fn known(caller: &mut Caller, spec: &'static Spec, args: Args<'_>) -> Made {
     Made::Whole(match family(caller, spec, args) {
         Ok(Action::Reply(reply)) | Err(reply) => reply,
         Ok(Action::Slices(sliced)) => return Made::Sliced(sliced),
-        // In one Redis nothing runs beside EXEC.
+        // In a single Redis nothing runs concurrently with EXEC.
         Ok(Action::KillScripts) => error::NO_SCRIPT_RUNNING,
         Ok(_) => error::not_in_multi(spec.name),
     })

@@ -1,4 +1,4 @@
-//! Commands that the table does not have, of later versions and of modules: where all masters know one, they run it.
+//! Commands that the table does not have, of later versions and of modules. If all masters know one, they run it.
 
 use super::data::MAX_WORDS;
 use super::{Action, transaction};
@@ -10,7 +10,7 @@ use crate::engine::sequential::unknown_command::Newer;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::requests::Args;
 
-/// Lets the masters say what a command is that is not in the table; `refused` is the reply if they do not know it.
+/// Has the masters describe a command that is not in the table. `refused` is the reply if they do not know it either.
 pub(super) fn run(caller: &mut Caller, args: Args<'_>, refused: Reply) -> Action {
     if !may_be_served(caller, args) {
         return transaction::refused(caller, args, refused);
@@ -33,11 +33,12 @@ pub(super) fn run(caller: &mut Caller, args: Args<'_>, refused: Reply) -> Action
     })))
 }
 
-/// What rules of a user, a transaction and a subscriber may say of it nobody knows.
+/// Whether the command may be served. It is refused where the rules of a user, a transaction or a subscriber would
+/// apply, because nothing is known of the command.
 fn may_be_served(caller: &Caller, args: Args<'_>) -> bool {
     let hears_only = caller.has_subscriptions() && caller.outbox.protocol() == Protocol::Resp2;
     let is_free = caller.login.is_free() && caller.transaction.is_none() && !hears_only;
-    // Redis keeps subcommands under such names, and takes none for a command.
+    // Redis names subcommands in this way, but accepts no such name as a command.
     let is_new = !table::known_to_redis(args.at(0)) && !args.at(0).contains(&b'|');
     is_free && is_new && caller.worker.gate().is_none() && args.len() <= MAX_WORDS
 }

@@ -1,4 +1,4 @@
-//! What `FUNCTION DUMP` answers and `FUNCTION RESTORE` takes: libraries as an RDB file has them, its version, and a checksum
+//! The payload of `FUNCTION DUMP` and `FUNCTION RESTORE`: libraries as in an RDB file, its version, and a checksum
 //! (`functions.c`, `rdb.c`).
 
 use std::sync::LazyLock;
@@ -8,19 +8,19 @@ use bytes::Bytes;
 use super::error;
 use crate::resp::reply::Reply;
 
-/// Before the text of each library (`RDB_OPCODE_FUNCTION2`).
+/// Opcode before the text of each library (`RDB_OPCODE_FUNCTION2`).
 const LIBRARY: u8 = 245;
 
-/// The version of RDB that Redis 7.0 writes, and reads up to.
+/// The RDB version that Redis 7.0 writes, and the highest that it reads.
 const VERSION: u16 = 10;
 
-/// Versions of later servers whose libraries look the same: Redis 8 and Valkey 9.
+/// The highest version of later servers with the same format of libraries: Redis 8 and Valkey 9.
 const NEWEST: u16 = 80;
 
-/// The version and the checksum behind the libraries.
+/// Size of the version and the checksum after the libraries.
 const FOOTER: usize = 2 + 8;
 
-/// The longest text that is unpacked.
+/// Maximum length of an unpacked text.
 const LONGEST: usize = 64 << 20;
 
 /// Returns the payload of these texts.
@@ -40,13 +40,13 @@ pub(super) fn dump<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 /// Returns the texts in a payload.
 ///
 /// # Errors
-/// What Redis answers where it is none.
+/// Returns Redis's reply to an invalid payload.
 pub(super) fn texts(payload: &[u8]) -> Result<Vec<Bytes>, Reply> {
     let (mut rest, footer) =
         payload.split_at_checked(payload.len().wrapping_sub(FOOTER)).ok_or(BAD_PAYLOAD)?;
     let (version, checksum) = footer.split_at(2);
     let is_known = version.try_into().is_ok_and(|bytes| u16::from_le_bytes(bytes) <= NEWEST);
-    // Who writes none writes 0.
+    // A server without checksums writes 0.
     let is_whole =
         checksum == [0; 8] || checksum == crc64(&payload[..payload.len() - 8]).to_le_bytes();
     if !is_known || !is_whole {
@@ -64,7 +64,7 @@ pub(super) fn texts(payload: &[u8]) -> Result<Vec<Bytes>, Reply> {
     Ok(texts)
 }
 
-/// The string that `bytes` begin with, and what is behind it (`rdbGenericLoadStringObject`).
+/// Returns the string at the start of `bytes`, and the rest (`rdbGenericLoadStringObject`).
 fn string(bytes: &[u8]) -> Option<(Bytes, &[u8])> {
     const PACKED: u8 = 0b1100_0011;
     if let Some(rest) = bytes.strip_prefix(&[PACKED]) {
@@ -78,7 +78,7 @@ fn string(bytes: &[u8]) -> Option<(Bytes, &[u8])> {
     Some((Bytes::copy_from_slice(text), rest))
 }
 
-/// A length (`rdbLoadLenByRef`), and what is behind it.
+/// Returns the length at the start of `bytes` (`rdbLoadLenByRef`), and the rest.
 fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let (low, of) = (usize::from(first & 0b0011_1111), first >> 6);
@@ -112,7 +112,7 @@ fn push_length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// Undoes LZF (`lzf_d.c`): runs of bytes, and references to what is there already.
+/// Unpacks LZF (`lzf_d.c`): runs of bytes, and references to earlier output.
 fn unpack(mut packed: &[u8], length: usize) -> Option<Vec<u8>> {
     let mut text: Vec<u8> = Vec::new();
     while let Some((control, rest)) = packed.split_first() {
@@ -144,7 +144,7 @@ fn unpack(mut packed: &[u8], length: usize) -> Option<Vec<u8>> {
     (text.len() == length).then_some(text)
 }
 
-/// The checksum of Redis (`crc64.c`): CRC-64 of Jones, reflected, from 0.
+/// Returns the checksum of Redis (`crc64.c`): CRC-64 of Jones, reflected, from 0.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |crc, byte| TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
 }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn packed_texts_are_unpacked() {
-        // A run of one, and ten of it.
+        // A run of one byte, and a reference that repeats it ten times.
         assert_eq!(unpack(&[0, b'a', 7 << 5, 2, 0], 12), Some(b"a".repeat(12)));
         assert_eq!(unpack(&[1, b'a', b'b', 1 << 5, 1], 5), Some(b"ababa".to_vec()));
         for broken in [&[0][..], &[32, 0], &[0, b'a', 7 << 5], &[0, b'a', 1 << 5, 9]] {

@@ -1,4 +1,4 @@
-//! Every expectation here was compared with redis-server 7.0.15 (`IFEQ`, which it lacks, excepted).
+//! Every expectation here was compared with redis-server 7.0.15 (except `IFEQ`, which it lacks).
 
 use proptest::prelude::*;
 

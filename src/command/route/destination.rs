@@ -1,4 +1,4 @@
-//! Where one request goes, by its keys.
+//! The destination of one request, by its keys.
 
 use crate::catalogue::keys;
 use crate::catalogue::table::{self, Command, Family, Spec};
@@ -6,20 +6,20 @@ use crate::names::lock_names::LockNames;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination<'a> {
-    /// The proxy answers it itself, as it does without a data Redis.
+    /// The proxy answers the request itself, as it does without a data Redis.
     Proxy,
     /// The masters, because of this key or channel.
     Locks(&'a [u8]),
-    /// The data Redis, because of this key or channel, or because it is about the whole keyspace.
+    /// The data Redis, because of this key or channel, or because the request concerns the whole keyspace.
     Data(Option<&'a [u8]>),
-    /// Nowhere: it has keys of both kinds.
+    /// None: the request has keys of both kinds.
     Both {
-        /// One of a lock.
+        /// A name that is a lock's.
         lock: &'a [u8],
-        /// One that is none.
+        /// A name that is not.
         data: &'a [u8],
     },
 }
@@ -41,7 +41,8 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// The same of a request of which only the first of so many `words` are here, if it is known to be data already.
+    /// Returns the destination of a request of `words` words, of which only the first have arrived, if it is already
+    /// known to be the data Redis.
     pub(super) fn of_beginning(locks: &LockNames, args: Args<'a>, words: usize) -> Option<Self> {
         let spec = table::lookup(args.get(0)?)?;
         let last =
@@ -89,7 +90,7 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// Of a command that the proxy does not answer, but the data Redis may.
+    /// Returns the destination of a command that the proxy does not answer, but the data Redis may.
     fn of_other(locks: &LockNames, args: Args<'a>) -> Self {
         let name = args.at(0);
         if is(name, &NOBODYS) || table::is_http(name) {
@@ -118,13 +119,13 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// What belongs to a connection, and only the data Redis knows.
+/// Subcommands of `CLIENT` for connection state that only the data Redis has.
 const CLIENT_OF_DATA: [&str; 4] = ["tracking", "trackinginfo", "caching", "getredir"];
 
-/// What is asked about channels of which none is named.
+/// Subcommands of `PUBSUB` about channels that name none.
 const CHANNELS_OF_ALL: [&str; 3] = ["channels", "shardchannels", "numpat"];
 
-/// What would make the connection something else than one that answers requests.
+/// Commands that would turn the connection into one that no longer answers requests.
 pub(in crate::command) const NOBODYS: [&str; 4] = ["sync", "psync", "replconf", "asking"];
 
 fn is_lock(locks: &LockNames, spec: &Spec) -> impl Fn(&[u8]) -> bool {

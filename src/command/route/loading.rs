@@ -1,4 +1,4 @@
-//! `SCRIPT LOAD`: the proxy keeps the text and answers; the data Redis is told it as well, if it is there.
+//! `SCRIPT LOAD`: the proxy stores the text and answers; the data Redis receives it as well, if it is reachable.
 
 use super::{is_in_transaction, may_send};
 use crate::catalogue::table;
@@ -8,7 +8,7 @@ use crate::data::connection::Ready;
 use crate::data::side::Side;
 use crate::resp::requests::Args;
 
-/// `SCRIPT LOAD` by itself.
+/// `SCRIPT LOAD` outside a transaction.
 pub(super) fn load(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
     if !may_send(caller, spec, args) || args.len() != 3 {
@@ -36,7 +36,7 @@ fn tell(caller: &Caller, side: &mut Side, loads: &[&[u8]]) -> Option<Action> {
         Ready::Now => {
             let connection = side.connection()?;
             loads.iter().for_each(|load| connection.say(load, 1));
-            // In a transaction monitors are shown by the proxy what it runs.
+            // In a transaction, the proxy shows monitors the commands that it runs.
             let is_alone = !is_in_transaction(caller, side);
             side.was_told = is_alone && caller.worker.registry().monitors().any();
             None

@@ -1,6 +1,6 @@
-//! What a request says of the patterns that name locks, once it is known where it goes.
+//! Evidence from routed requests on whether the patterns name the right locks.
 //!
-//! A request for data that cannot take or release a lock costs a look at its command, and no more.
+//! A request for data that cannot take or release a lock costs a check of its command, and no more.
 
 use super::destination::Destination;
 use crate::catalogue::table::{self, Command, Family};
@@ -12,10 +12,10 @@ use crate::names::kind::LockSign;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// Shown where nothing tells yet how the lock is going to end.
+/// Shown while nothing tells yet how the lock will end.
 const SETNX: &str = "SETNX";
 
-/// Notes what was routed; `command` is its place in the table.
+/// Records a routed request. `command` is its place in the table.
 pub(super) fn of(
     notes: &Notes,
     command: u16,
@@ -64,7 +64,7 @@ fn see_names(unmatched: &Unmatched, command: u16, args: Args<'_>) {
     }
 }
 
-/// `key` is one that no pattern names.
+/// Records a possible lock under `key`, which no pattern names.
 fn look_for_locks(notes: &Notes, command: u16, key: &[u8], args: Args<'_>) {
     let Some(spec) = table::at(command) else { return };
     match spec.id {
@@ -90,7 +90,7 @@ fn look_for_locks(notes: &Notes, command: u16, key: &[u8], args: Args<'_>) {
     }
 }
 
-/// What a `SET` with options is, if it only sets what is not there.
+/// Returns the kind of lock that a `SET` with options takes, if it only sets missing keys.
 fn claim(args: Args<'_>) -> Option<LockSign> {
     let has = |names: &[&str]| args.from(3).iter().any(|word| is(word, names));
     let has_ttl = || has(&["px", "ex", "pxat", "exat"]);
@@ -121,7 +121,7 @@ mod tests {
         (Notes::new(&locks, Duration::from_secs(1)), locks)
     }
 
-    /// As if the data Redis was there.
+    /// Routes a request as if there were a data Redis.
     fn route(notes: &Notes, locks: &LockNames, line: &[&str]) {
         let words = words(line);
         let args = words.args();

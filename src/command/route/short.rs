@@ -1,7 +1,7 @@
-//! Which requests for the data Redis are short: those that may travel together with requests of other clients.
+//! Short requests for the data Redis: those that may travel together with requests of other clients.
 //!
-//! Such a request needs nothing of the connection it comes by, takes the data Redis next to no time, and is answered by a
-//! short reply; or it changes nothing, so that it can be asked again when the reply is long after all.
+//! A short request does not depend on the state of its connection, takes the data Redis next to no time, and has a
+//! short reply. Or it changes nothing, so that it can be repeated if the reply turns out to be long.
 
 use std::sync::LazyLock;
 
@@ -9,10 +9,10 @@ use crate::catalogue::table::{self, Command, Spec};
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// A request of more bytes is not short.
+/// Maximum bytes of a short request.
 const SHORT: usize = 16 << 10;
 
-/// Changes nothing: a long reply to it can be passed over.
+/// Commands that change nothing: a long reply can be skipped.
 const READS: [&str; 24] = [
     "exists",
     "get",
@@ -40,7 +40,7 @@ const READS: [&str; 24] = [
     "zcount",
 ];
 
-/// Changes something, and the reply is short whatever that was.
+/// Commands that change something, with a reply that is always short.
 const WRITES: [&str; 34] = [
     "append",
     "decr",
@@ -78,8 +78,8 @@ const WRITES: [&str; 34] = [
     "zrem",
 ];
 
-/// What a request of each command changes if it is short, by the command's place in the table: [`is_read`] without a look
-/// at the arguments.
+/// The result of [`is_read`] by the command's place in the table, if the request is short: it doesn't consider the
+/// arguments.
 static KINDS: LazyLock<Vec<Option<bool>>> = LazyLock::new(|| {
     let kind = |spec: &Spec| {
         let is_read = READS.contains(&spec.name);
@@ -88,7 +88,8 @@ static KINDS: LazyLock<Vec<Option<bool>>> = LazyLock::new(|| {
     table::all().iter().map(kind).collect()
 });
 
-/// Whether a short request changes nothing, given its command's place in the table; `None`: it is not short.
+/// Whether a short request changes nothing, given its command's place in the table. Returns `None` if the request is
+/// not short.
 pub(super) fn is_read(command: u16, args: Args<'_>) -> Option<bool> {
     let is_read = (*KINDS.get(usize::from(command))?)?;
     let spec = table::at(command).filter(|spec| spec.accepts(args.len()))?;
@@ -97,7 +98,7 @@ pub(super) fn is_read(command: u16, args: Args<'_>) -> Option<bool> {
     (is_short && !is_answered_at_length).then_some(is_read)
 }
 
-/// `SET key value GET` is answered with what was there.
+/// Whether this is `SET key value GET`, which returns the old value.
 fn has_get(args: Args<'_>) -> bool {
     args.from(3).iter().any(|word| is(word, &["get"]))
 }

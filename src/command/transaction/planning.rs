@@ -1,4 +1,4 @@
-//! What the queue of an `EXEC` comes to: one operation, and the replies that the proxy knows itself.
+//! Turns the queue of an `EXEC` into one operation, and the replies that the proxy gives itself.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -25,20 +25,20 @@ use crate::resp::output::Output;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::requests::{Args, Decoder};
 
-/// An `EXEC` whose commands are looked at one after the other, as long as a turn lasts.
+/// An `EXEC` whose commands are checked one after the other, as long as a turn lasts.
 #[derive(Debug)]
 pub struct Planning {
     queue: std::vec::IntoIter<Request>,
-    /// What that takes.
+    /// Memory that the queue takes.
     held: usize,
-    /// So many of them must be answered before the masters are asked.
+    /// Number of leading requests that must be answered before the masters run theirs.
     at_once: usize,
     decoder: Decoder,
     plan: Plan,
     watched: Vec<Rc<Watched>>,
-    /// What its requests are told of the libraries of functions.
+    /// The libraries of functions that the requests see.
     libraries: Option<Result<Rc<Libraries>, Reply>>,
-    /// The reply that is made, and what is there of it.
+    /// The reply in the making, and the part that is done.
     making: Option<(&'static Spec, Sliced, Output)>,
 }
 
@@ -60,22 +60,22 @@ impl Planning {
         }
     }
 
-    /// What it takes.
+    /// Returns the memory that the planning takes.
     pub fn held(&self) -> usize {
         self.held + self.known()
     }
 
-    /// What the replies take that are known.
+    /// Returns the memory that the known replies take.
     pub fn known(&self) -> usize {
         let in_the_making =
             self.making.as_ref().map_or(0, |(_, sliced, made)| sliced.bytes() + made.held());
         self.plan.held + in_the_making
     }
 
-    /// Looks at some more commands; the operation once there are no more.
+    /// Checks some more commands. Returns the operation once all are checked.
     ///
     /// # Errors
-    /// What is answered instead.
+    /// Returns the reply that refuses the transaction.
     pub fn go_on(
         &mut self,
         caller: &mut Caller,
@@ -121,7 +121,7 @@ impl Planning {
         Ok(Some(plan.operation(caller, watched)))
     }
 
-    /// Goes on with the reply that is made. Says whether it is done.
+    /// Continues the reply in the making. Returns whether it is complete.
     fn make(&mut self, time: &mut TimeSlice) -> bool {
         let Some((spec, sliced, made)) = &mut self.making else { return true };
         while let Some(slice) = sliced.next_slice() {
@@ -137,29 +137,29 @@ impl Planning {
     }
 }
 
-/// What has become of a command.
+/// The result of planning a command.
 enum Planned {
     Done,
-    /// It is answered when the masters have answered the others.
+    /// The command is answered after the masters have answered theirs.
     Later,
-    /// Its reply has to be made.
+    /// The command's reply still has to be made.
     Sliced(Sliced),
 }
 
-/// What an `EXEC` comes to.
+/// The plan of an `EXEC`.
 #[derive(Debug, Default)]
 struct Plan {
-    /// With the places of their commands in the table.
+    /// The commands, with their places in the table.
     queued: Vec<(u16, Queued)>,
-    /// What known replies take among them, and requests that are answered later.
+    /// Memory that the known replies take, and the requests that are answered later.
     held: usize,
     has_own: bool,
     keys: Vec<Vec<u8>>,
     commands: Vec<PlannedCommand>,
     scripts: Vec<Arc<Script>>,
-    /// Where each is among them, by its SHA1.
+    /// Each script's position in `scripts`, by its SHA1.
     places: HashMap<String, usize>,
-    /// Of whoever has sent the scripts.
+    /// The guard of the user who sent the scripts.
     guard: Option<Arc<Guard>>,
 }
 
@@ -169,10 +169,10 @@ enum PlannedCommand {
     Script(Call),
 }
 
-/// A script that is called.
+/// A call of a script.
 #[derive(Debug)]
 struct Call {
-    /// Its place among all.
+    /// The script's position in `scripts`.
     at: usize,
     is_read_only: bool,
     /// The number of keys, the keys and the arguments.
@@ -214,7 +214,7 @@ impl Plan {
         self.queued.push((spec.place, queued));
     }
 
-    /// The error is the reply.
+    /// Adds a command for the masters. The error is its reply.
     fn queue(
         &mut self,
         caller: &mut Caller,
@@ -233,8 +233,8 @@ impl Plan {
         Ok(asked(caller, spec, args))
     }
 
-    /// One guard keeps all scripts of a transaction to the rules of their user. It knows nothing of a text that is
-    /// no function by itself: that would reach into what is around it.
+    /// Checks that a script may run. One guard holds all scripts of a transaction to their user's rules. The guard
+    /// cannot cover a text that is not a function by itself, which could reach into the code around it.
     fn admit(&mut self, caller: &Caller, script: &Script) -> Result<(), Reply> {
         let guard = caller.login.guard();
         if !self.scripts.is_empty() && self.guard.as_ref() != guard {
@@ -303,7 +303,7 @@ impl Plan {
     }
 }
 
-/// An `AUTH` in the queue may have changed who runs what comes after it.
+/// Checks permissions again: an `AUTH` in the queue may have changed the user for later commands.
 fn still_allowed(caller: &Caller, spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     if caller.login.is_free() {
         return Ok(());
@@ -312,7 +312,7 @@ fn still_allowed(caller: &Caller, spec: &Spec, args: Args<'_>) -> Result<(), Rep
     permission::check_sort(&caller.login, spec, args)
 }
 
-/// A command that waits does not do so in a transaction, but its timeout must be one.
+/// Checks the timeout of a blocking command. It does not block in a transaction, but the timeout must be valid.
 fn refused_wait(spec: &Spec, args: Args<'_>) -> Option<Reply> {
     match spec.run {
         Run::Wait => data::timeout(spec, args).err(),
