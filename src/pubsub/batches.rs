@@ -1,6 +1,6 @@
-//! Requests with many topics, and subscribers who have many: over several turns of the event loop.
+//! Requests with many topics, and subscribers that have many: over several turns of the event loop.
 //!
-//! What [`Hub`] does for one topic takes a microsecond or two, and one request may name 50,000 of them.
+//! [`Hub`] needs a microsecond or two for one topic, and one request may name 50,000 of them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,17 +19,18 @@ use crate::resp::reply::Reply;
 /// Topics handled in one step.
 pub(super) const AT_ONCE: usize = 8;
 
-/// Topics of one request that masters are told of before they are waited for. So those of others come in between.
+/// Topics of one request that are sent to the masters before the request waits for them. Topics of other requests come
+/// in between.
 const TOLD_AT_ONCE: usize = 16;
 
-/// How often masters are waited for that confirm nothing: one of many times may be a bad moment.
+/// Number of waits for masters that confirm nothing: in a long request, one wait may hit a bad moment.
 const ATTEMPTS: usize = 3;
 
-/// The part of all topics of those who have left that is released before the masters are waited for.
+/// Divisor of the topics of all departed subscribers: the share released before waiting for the masters.
 const RELEASED_AT_ONCE: usize = 16;
 
 impl Hub {
-    /// Whether so many topics take several turns.
+    /// Whether these topics take several turns.
     pub fn is_many(topics: &[Topic]) -> bool {
         topics.len() > AT_ONCE
     }
@@ -84,7 +85,7 @@ impl Hub {
         target.deliver(Reply::Each(confirmations));
     }
 
-    /// The session of `subscriber` has gone, and its number with it: nobody waits for this.
+    /// Removes the subscriptions of a session that has gone. Its number is gone, too, so no client waits for this.
     pub fn forget_subscriber(&self, subscriber: Rc<Subscriber>) {
         let topics = subscriber.topics();
         if topics.len() <= AT_ONCE {
@@ -93,7 +94,7 @@ impl Hub {
         self.leavers.come(Some(subscriber), topics);
     }
 
-    /// Sees off who has left with many topics, for ever.
+    /// Releases the topics of subscribers that have left with many of them. Never returns.
     pub async fn see_off(self: Rc<Self>) {
         let mut time = TimeSlice::default();
         loop {
@@ -117,7 +118,7 @@ impl Hub {
     }
 }
 
-/// Subscribers who have left, or requests that have been given up, and their topics.
+/// Subscribers that have left, or requests that were abandoned, and their topics.
 #[derive(Default)]
 pub(super) struct Leavers {
     queue: RefCell<VecDeque<Leaver>>,
@@ -144,11 +145,11 @@ struct AllOf {
     topics: Vec<Topic>,
     /// Number of leading topics that are claimed.
     claimed: usize,
-    /// Number of those that a master has confirmed.
+    /// Number of leading topics that a master has confirmed.
     held: usize,
-    /// Number of those that are confirmed, and claimed no more.
+    /// Number of leading topics that are confirmed, and no longer claimed.
     confirmed: usize,
-    /// What the rest takes.
+    /// Memory that the unconfirmed topics take.
     bytes: usize,
 }
 
@@ -159,7 +160,7 @@ impl AllOf {
         Self { hub, subscriber, topics, claimed: 0, held: 0, confirmed: 0, bytes }
     }
 
-    /// Claims some more, if there are any.
+    /// Claims some more topics. Returns whether there were any.
     async fn claim_some(&mut self, time: &mut TimeSlice) -> bool {
         let some = TOLD_AT_ONCE.min(self.topics.len() - self.claimed);
         for _ in 0..some {
@@ -170,7 +171,7 @@ impl AllOf {
         some > 0
     }
 
-    /// The error, if no master has confirmed one of the last that were claimed.
+    /// Returns the error if no master has confirmed one of the topics claimed last.
     async fn why_not(&mut self, time: &mut TimeSlice) -> Option<Reply> {
         for some in self.topics[self.held..self.claimed].chunks(AT_ONCE) {
             if let Some(error) = self.hub.why_not(some) {
@@ -190,7 +191,7 @@ impl AllOf {
     }
 }
 
-/// The confirmations. From each on its messages are kept, which come when all are sent.
+/// The confirmations. Messages of a topic are kept from its confirmation on, and delivered after all confirmations.
 impl Slices for AllOf {
     fn next(&mut self) -> Option<Slice> {
         let some = AT_ONCE.min(self.claimed - self.confirmed);
@@ -209,7 +210,7 @@ impl Slices for AllOf {
     }
 }
 
-/// What is not confirmed is given up, e.g. because the client has gone.
+/// Gives up the unconfirmed topics, e.g. because the client has gone.
 impl Drop for AllOf {
     fn drop(&mut self) {
         self.subscriber.set_changing(false);

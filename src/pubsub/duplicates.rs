@@ -1,9 +1,8 @@
-//! Which messages were there before.
+//! Detection of duplicate messages.
 //!
-//! Every master hands over a copy of every message, some of them late: a master that was stopped
-//! may come out with what was published minutes ago. As in a defence against replayed packets
-//! (RFC 6479), the newest [`WINDOW`] sequence numbers of a publisher are remembered one by one, and
-//! what is older counts as seen.
+//! Every master delivers a copy of every message, some of them late: a master that was stopped may deliver messages
+//! published minutes ago. As in protection against replayed packets (RFC 6479), the newest [`WINDOW`] sequence numbers
+//! of a publisher are remembered one by one, and older ones count as seen.
 
 use std::collections::HashMap;
 
@@ -11,32 +10,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::operation::envelope::Stamp;
 
-/// How far behind the newest message of its publisher a message may arrive that no other master
-/// has brought. Sequence numbers go over all channels.
+/// Maximum distance behind the newest message of its publisher at which a message that no other master has delivered
+/// may still arrive. Sequence numbers run across all channels.
 pub const WINDOW: u64 = 1024;
 
-/// So many publishers are remembered; beyond it the one that has been silent for longest is
-/// forgotten. A publisher is a worker of a proxy, and a new one after each restart.
+/// Maximum publishers remembered. Beyond it, the one that has been silent for longest is forgotten. A publisher is a
+/// worker of a proxy, and a new one after each restart.
 const MAX_PUBLISHERS: usize = 1024;
 
-/// What was seen of all publishers.
+/// The messages seen from all publishers.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     windows: HashMap<u64, Window>,
-    /// Counts messages, to tell who has been silent for longest.
+    /// Number of messages, to find the publisher that has been silent for longest.
     messages: u64,
 }
 
 impl Seen {
-    /// For somebody who joins now: whatever is not newer than what `others` have seen was published
-    /// before he came.
+    /// Returns the state for a new subscription: a message that is not newer than those that `others` have seen was
+    /// published before it.
     pub fn from_now_on(others: &Seen) -> Self {
         let past = |window: &Window| Window { bits: None, ..*window };
         let windows = others.windows.iter().map(|(publisher, window)| (*publisher, past(window)));
         Self { windows: windows.collect(), messages: others.messages }
     }
 
-    /// Whether this message was not there before. From now on it was.
+    /// Whether the message is new. It counts as seen from now on.
     pub fn is_new(&mut self, stamp: Stamp) -> bool {
         self.messages += 1;
         let window = self.windows.entry(stamp.publisher).or_default();
@@ -48,7 +47,7 @@ impl Seen {
         new
     }
 
-    /// What was heard of those who have said something here, for whoever goes on elsewhere.
+    /// Returns the messages heard from publishers with a message here, for a subscriber that moves to another process.
     pub fn heard(&self) -> Heard {
         let extents = self.windows.iter().filter_map(|(publisher, window)| {
             let bits = window.bits.as_deref()?;
@@ -67,12 +66,12 @@ impl Seen {
 
 const WORDS: usize = WINDOW as usize / 64;
 
-/// What was seen of one publisher: all up to `newest`, but for those whose bits are not set.
+/// The messages seen from one publisher: all up to `newest`, except those whose bits are not set.
 #[derive(Clone, Debug, Default)]
 struct Window {
     newest: u64,
-    /// The bit of a sequence number is the number modulo [`WINDOW`]. `None`: all are set. Most
-    /// publishers never say anything on most channels.
+    /// The bit of a sequence number is the number modulo [`WINDOW`]. `None` means that all are set. Most publishers
+    /// never publish on most channels.
     bits: Option<Box<[u64; WORDS]>>,
     last_heard: u64,
 }
@@ -91,7 +90,7 @@ impl Window {
         new
     }
 
-    /// The places of the numbers that are skipped held older ones.
+    /// Clears the bits of the new numbers, which belonged to older ones.
     fn advance(&mut self, to: u64) {
         let bits = self.bits.get_or_insert_with(|| Box::new([u64::MAX; WORDS]));
         if to - self.newest >= WINDOW {
@@ -118,11 +117,11 @@ impl Window {
     }
 }
 
-/// What a subscriber has heard on one topic before it came here, by publisher.
+/// The messages that a subscriber has heard on one topic before it moved here, by publisher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard(Vec<(u64, Extent)>);
 
-/// All that one publisher has said up to `newest`, but for what is missing.
+/// All messages of one publisher up to `newest`, except the missing ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Extent {
     newest: u64,
@@ -130,7 +129,7 @@ struct Extent {
 }
 
 impl Heard {
-    /// Whether this message was among it.
+    /// Whether this message was heard.
     pub fn includes(&self, stamp: Stamp) -> bool {
         let includes = |(publisher, extent): &(u64, Extent)| {
             *publisher == stamp.publisher && extent.includes(stamp.sequence)
@@ -138,7 +137,7 @@ impl Heard {
         self.0.iter().any(includes)
     }
 
-    /// What was heard here or there.
+    /// Returns the messages heard here or there.
     pub fn and(mut self, there: &Self) -> Self {
         for (publisher, other) in &there.0 {
             match self.0.iter_mut().find(|(known, _)| known == publisher) {
@@ -197,8 +196,7 @@ mod tests {
             }
         }
 
-        /// Several masters, each of which drops some messages and lags behind the others by less
-        /// than the window.
+        /// Several masters, each of which drops some messages and lags behind the others by less than the window.
         #[test]
         fn nothing_within_the_window_is_lost(
             arrivals in proptest::collection::vec((0..3_000_u64, 0..WINDOW), 0..2_000),
@@ -208,7 +206,7 @@ mod tests {
             arrivals.sort_unstable();
             let (mut seen, mut model) = (Seen::default(), HashSet::new());
             for (_, sequence) in arrivals {
-                // 0 is no sequence number.
+                // 0 is not a valid sequence number.
                 let sequence = sequence + 1;
                 prop_assert_eq!(seen.is_new(stamp(1, sequence)), model.insert(sequence));
             }
@@ -216,7 +214,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is new to neither process is what one of them has heard.
+        /// The messages that are new to neither process are those that one of them has heard.
         #[test]
         fn what_was_heard_is_told(
             here in proptest::collection::vec(1..1_500_u64, 1..80),

@@ -1,9 +1,9 @@
 //! Subscribers on their way from one process to another.
 //!
-//! The new process listens to all that they are interested in before the first of them moves, and notes what it hears. A
-//! subscriber that moves brings along what it has heard, and gets the rest of what was noted: each message once. A slow
-//! master may bring a message here that another had brought there long ago. What was published at a master directly has
-//! no stamp: of that, what comes in the moment of the move is lost.
+//! The new process listens to all their topics before the first of them moves, and records what it hears. A subscriber
+//! that moves carries a list of the messages that it has heard, and receives the rest of the recorded ones: each
+//! message once. A slow master may deliver a message here that another one delivered there long ago. Messages published
+//! directly at a master have no stamp: those that arrive at the moment of the move are lost.
 
 use std::collections::HashSet;
 
@@ -11,15 +11,15 @@ use crate::catalogue::channel::Topic;
 use crate::operation::envelope::Stamp;
 use crate::resp::reply::Reply;
 
-/// So many messages are noted; beyond it the oldest are forgotten, and may be lost or come twice.
+/// Maximum messages recorded. Beyond it the oldest are forgotten, and may be lost or delivered twice.
 const MAX_NOTED: usize = 16_384;
 
-/// What was heard while subscribers move.
+/// The messages heard while subscribers move.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     is_kept: bool,
     noted: Vec<(Topic, Stamp, Reply)>,
-    /// What is listened to for those who will come.
+    /// The topics of subscribers that will come.
     pub(super) expected: HashSet<Topic>,
 }
 
@@ -28,7 +28,7 @@ impl Journal {
         self.is_kept = true;
     }
 
-    /// Forgets everything; what was expected is not listened to any more on that account.
+    /// Forgets everything. Returns the expected topics, which no longer have to be listened to for the move.
     pub(super) fn end(&mut self) -> HashSet<Topic> {
         std::mem::take(self).expected
     }
@@ -41,7 +41,7 @@ impl Journal {
         self.noted.push((topic.clone(), stamp, frame.clone()));
     }
 
-    /// All that was noted of these.
+    /// Returns all recorded messages of these topics.
     pub(super) fn noted(&self, topics: &[Topic]) -> impl Iterator<Item = (&Topic, Stamp, &Reply)> {
         let topics: HashSet<&Topic> = topics.iter().collect();
         let of_these = self.noted.iter().filter(move |(topic, ..)| topics.contains(topic));

@@ -1,5 +1,5 @@
-//! What the sessions of one worker have subscribed to: one subscription at every master, whoever
-//! wants it, and one copy of every message, whichever master brings it first.
+//! The subscriptions of one worker's sessions. Each topic has one subscription at every master, however many sessions
+//! want it. Sessions receive one copy of every message, from the first master that delivers it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -32,32 +32,32 @@ pub struct Hub {
     feeds: Vec<Rc<Feed>>,
     registry: Arc<Registry>,
     topics: RefCell<HashMap<Topic, Subscription>>,
-    /// What was seen on any topic, for those who subscribe later.
+    /// The messages seen on any topic, for later subscriptions.
     seen: RefCell<Seen>,
-    /// What was heard while subscribers go to another process, or come from one.
+    /// The messages heard while subscribers move to or from another process.
     journal: RefCell<Journal>,
     pub(super) leavers: Leavers,
 }
 
-/// A topic that somebody wants.
+/// A topic that a session wants.
 #[derive(Default)]
 struct Subscription {
-    /// Who gets its messages, by session.
+    /// The topic's subscribers, by session.
     subscribers: BTreeMap<u64, Rc<Subscriber>>,
-    /// Requests that wait for it to be confirmed.
+    /// Number of requests that wait for its confirmation.
     claims: usize,
-    /// Masters that have confirmed it and were not lost since.
+    /// Masters that have confirmed the topic and were not lost since.
     holders: MasterSet,
-    /// It was confirmed to a session, so all masters that were up then have it.
+    /// Whether the topic was confirmed to a session, so that all masters that were up then have it.
     confirmed: bool,
-    /// What a master said that refused it.
+    /// The error of a master that refused the topic.
     refusal: Option<String>,
-    /// The copies of its messages.
+    /// The messages seen on the topic.
     seen: Seen,
 }
 
 impl Hub {
-    /// A hub without subscriptions, whose feeds are not connected.
+    /// Returns a hub without subscriptions, whose feeds are not connected.
     pub fn new(engine: &Engine, registry: Arc<Registry>) -> Rc<Self> {
         Rc::new(Self {
             rules: engine.rules().clone(),
@@ -70,26 +70,27 @@ impl Hub {
         })
     }
 
-    /// The connections that listen, in the order of the list of masters.
+    /// Returns the connections that listen, in the order of the list of masters.
     pub fn feeds(&self) -> &[Rc<Feed>] {
         &self.feeds
     }
 
-    /// Whether nobody wants anything.
+    /// Whether no topic is wanted.
     pub fn is_idle(&self) -> bool {
         self.topics.borrow().is_empty()
     }
 
-    /// All that somebody wants.
+    /// Returns all wanted topics.
     pub fn topics(&self) -> Vec<Topic> {
         self.topics.borrow().keys().cloned().collect()
     }
 
-    /// `SUBSCRIBE`: confirmed when every master that is up has confirmed it, or has confirmed nothing for
-    /// the vote timeout, and one has. `target` gets all confirmations at once, or one error.
+    /// `SUBSCRIBE`: confirmed when at least one master has confirmed it, and every other master that is up has
+    /// confirmed it or has confirmed nothing for the vote timeout. `target` receives all confirmations at once, or one
+    /// error.
     ///
-    /// From that very moment on messages are delivered: not before their confirmation, and none is
-    /// left out after it. The caller sees to it that no reply is due before.
+    /// Messages are delivered exactly from the confirmation on: none before it, and none is omitted after it. The
+    /// caller ensures that no reply is due before.
     pub fn subscribe(
         self: &Rc<Self>,
         subscriber: &Rc<Subscriber>,
@@ -115,8 +116,8 @@ impl Hub {
         });
     }
 
-    /// `UNSUBSCRIBE`: nothing is delivered any more from now on. Confirmed when the masters know, so
-    /// that what is published after the confirmation is not counted as received.
+    /// `UNSUBSCRIBE`: no message is delivered from now on. The confirmation follows once the masters know, so that
+    /// messages published after it are not counted as received.
     pub fn unsubscribe(
         self: &Rc<Self>,
         subscriber: &Rc<Subscriber>,
@@ -154,36 +155,36 @@ impl Hub {
         });
     }
 
-    /// The session was `RESET`, or has gone.
+    /// Ends all subscriptions of a session that was `RESET` or has gone.
     pub fn leave_all(&self, subscriber: &Subscriber) {
         for topic in subscriber.topics() {
             self.leave(subscriber, &topic);
         }
     }
 
-    /// A master has confirmed.
+    /// Notes that a master has confirmed a topic.
     pub fn subscribed(&self, master: MasterId, topic: &Topic) {
         if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
             subscription.holders.insert(master);
         }
     }
 
-    /// A master has refused, e.g. for want of a permission.
+    /// Notes that a master has refused a topic, e.g. because of a lack of permission.
     pub fn refused(&self, topic: &Topic, error: &str) {
         if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
             subscription.refusal = Some(error.to_owned());
         }
     }
 
-    /// The feed of this master was lost.
+    /// Notes that the feed of this master was lost.
     pub fn lost(&self, master: MasterId) {
         for subscription in self.topics.borrow_mut().values_mut() {
             subscription.holders.remove(master);
         }
     }
 
-    /// A master has brought a message; delivered unless another one has before. What is said in a channel of
-    /// the proxy's own is not for clients, whose patterns may match it.
+    /// Delivers a message from a master, unless another master has delivered it before. Messages in the proxy's own
+    /// channels are not for clients, whose patterns may match them.
     pub fn message(&self, topic: &Topic, channel: Bytes, payload: Bytes) {
         if is_reserved(&channel) {
             return;
@@ -203,14 +204,14 @@ impl Hub {
         subscribers.for_each(|subscriber| subscriber.hears(topic, stamp, &frame));
     }
 
-    /// Nobody moves any more.
+    /// Ends the journal, once no subscriber moves any more.
     pub fn end_journal(&self) {
         let expected = self.journal.borrow_mut().end();
         expected.iter().for_each(|topic| self.release(topic));
     }
 
-    /// Listens to what subscribers are interested in that will come from another process. Resolves when the
-    /// masters that are up know.
+    /// Listens to the topics of subscribers that will come from another process. Resolves when the masters that are up
+    /// know.
     pub fn expect(&self, topics: Vec<Topic>) -> impl Future<Output = ()> + use<> {
         topics.iter().for_each(|topic| self.claim(topic));
         let mut journal = self.journal.borrow_mut();
@@ -219,7 +220,7 @@ impl Hub {
         self.caught_up()
     }
 
-    /// What a subscriber has heard that leaves now.
+    /// Returns the messages that a departing subscriber has heard.
     pub fn heard_by(&self, subscriber: &Subscriber) -> Vec<(Topic, Heard)> {
         let known = self.topics.borrow();
         let heard = |topic: Topic| {
@@ -229,7 +230,8 @@ impl Hub {
         subscriber.topics().into_iter().filter_map(heard).collect()
     }
 
-    /// Goes on with a subscriber of another process, which gets what it has not `heard` there. Nothing is confirmed.
+    /// Continues a subscriber of another process, which receives the messages that it has not `heard` there. Nothing is
+    /// confirmed.
     pub fn resume(
         self: &Rc<Self>,
         subscriber: &Rc<Subscriber>,
@@ -251,7 +253,7 @@ impl Hub {
         }
     }
 
-    /// A request waits for `topic`.
+    /// Registers a request that waits for `topic`.
     pub(super) fn claim(&self, topic: &Topic) {
         let mut topics = self.topics.borrow_mut();
         let subscription = topics.entry(topic.clone()).or_insert_with(|| {
@@ -267,19 +269,19 @@ impl Hub {
         topics.get(topic).is_some_and(|known| known.confirmed && !known.holders.is_empty())
     }
 
-    /// Resolves when the masters that are up have confirmed all that they were told. One that confirms
-    /// nothing for the vote timeout is not waited for: it does so later.
+    /// Resolves when the masters that are up have confirmed every command sent to them. It does not wait for a master
+    /// that confirms nothing for the vote timeout; that master confirms later.
     pub fn caught_up(&self) -> impl Future<Output = ()> + use<> {
         let patience = self.rules.vote_timeout;
         let feeds: Vec<_> = self.feeds.iter().map(|feed| feed.caught_up(patience)).collect();
         join_all(feeds).map(|_| ())
     }
 
-    /// The masters had their time.
+    /// Confirms topics, or refuses them, once the masters had their time.
     fn confirm(&self, subscriber: &Rc<Subscriber>, topics: &[Topic], target: Target) {
         let reply = match self.why_not(topics) {
             Some(error) => error,
-            // Nobody would leave again.
+            // The session is gone, so nothing would remove the subscriptions again.
             None if target.is_closed() => Reply::Nil,
             None => Reply::Each(topics.iter().map(|topic| self.join(subscriber, topic)).collect()),
         };
@@ -290,7 +292,7 @@ impl Hub {
         target.deliver(reply);
     }
 
-    /// The error, if no master has confirmed one of `topics`.
+    /// Returns the error if no master has confirmed one of `topics`.
     pub(super) fn why_not(&self, topics: &[Topic]) -> Option<Reply> {
         let known = self.topics.borrow();
         let unconfirmed = |topic: &&Topic| known.get(topic).is_none_or(|k| k.holders.is_empty());
@@ -309,7 +311,8 @@ impl Hub {
         subscriber.subscribed(topic)
     }
 
-    /// Whether the masters were told that nobody wants `topic` any more.
+    /// Removes a subscription. Returns whether the masters had to unsubscribe because no session wants `topic` any
+    /// more.
     pub(super) fn leave(&self, subscriber: &Subscriber, topic: &Topic) -> bool {
         if !subscriber.remove(topic) {
             return false;
@@ -321,7 +324,7 @@ impl Hub {
         self.forget(topic)
     }
 
-    /// A request does not wait for `topic` any more.
+    /// Notes that a request no longer waits for `topic`.
     pub(super) fn release(&self, topic: &Topic) {
         if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
             subscription.claims -= 1;
@@ -329,7 +332,7 @@ impl Hub {
         self.forget(topic);
     }
 
-    /// Forgets `topic` if nobody wants it, and says whether that was so.
+    /// Forgets `topic` if no session wants it. Returns whether it was forgotten.
     fn forget(&self, topic: &Topic) -> bool {
         let mut topics = self.topics.borrow_mut();
         let unwanted = |known: &Subscription| known.claims == 0 && known.subscribers.is_empty();
@@ -345,7 +348,7 @@ impl Hub {
     }
 }
 
-/// A message as subscribers get it.
+/// Returns a message as subscribers receive it.
 fn frame(topic: &Topic, channel: Bytes, message: Bytes) -> Reply {
     let word = Reply::bulk(Bytes::from_static(topic.kind.message().as_bytes()));
     let (channel, message) = (Reply::Bulk(channel), Reply::Bulk(message));

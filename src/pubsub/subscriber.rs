@@ -1,4 +1,4 @@
-//! What one session has subscribed to.
+//! The subscriptions of one session.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -21,25 +21,25 @@ pub struct Subscriber {
     client: Arc<Client>,
     outbox: Rc<Outbox>,
     topics: RefCell<BTreeSet<Topic>>,
-    /// What it has subscribed to at the data Redis. Patterns are among the topics as well, and counted there.
+    /// The topics subscribed to at the data Redis. Patterns are among `topics` as well, and counted there.
     elsewhere: RefCell<BTreeSet<Topic>>,
-    /// What it has heard in the process it comes from.
+    /// The messages that the session has heard in its previous process.
     heard: RefCell<HashMap<Topic, Heard>>,
-    /// What they take.
+    /// Memory that the topics take.
     bytes: Cell<usize>,
-    /// What the names of a request take that is not confirmed yet.
+    /// Memory that the unconfirmed topics of a request take.
     unconfirmed: Cell<usize>,
     changing: Cell<bool>,
 }
 
 impl Subscriber {
-    /// A session without subscriptions.
+    /// Returns a session without subscriptions.
     pub fn new(client: Arc<Client>, outbox: Rc<Outbox>) -> Rc<Self> {
         let (topics, elsewhere, heard, bytes, unconfirmed, changing) = Default::default();
         Rc::new(Self { client, outbox, topics, elsewhere, heard, bytes, unconfirmed, changing })
     }
 
-    /// The session's number.
+    /// Returns the session's number.
     pub fn id(&self) -> u64 {
         self.client.id
     }
@@ -49,7 +49,7 @@ impl Subscriber {
         self.changing.get()
     }
 
-    /// A `SUBSCRIBE` or `UNSUBSCRIBE` waits for somebody, or does not any more.
+    /// Sets whether a `SUBSCRIBE` or `UNSUBSCRIBE` waits for its confirmation.
     pub fn set_changing(&self, changing: bool) {
         self.changing.set(changing);
         if !changing {
@@ -57,50 +57,50 @@ impl Subscriber {
         }
     }
 
-    /// So much of the request that changes something is not confirmed yet.
+    /// Sets the memory that the unconfirmed part of the request takes.
     pub(super) fn waits_for(&self, bytes: usize) {
         self.unconfirmed.set(bytes);
         self.account();
     }
 
-    /// What it has subscribed to.
+    /// Returns the session's topics.
     pub fn topics(&self) -> Vec<Topic> {
         self.topics.borrow().iter().cloned().collect()
     }
 
-    /// The same of one kind.
+    /// Returns the session's topics of one kind.
     pub fn topics_of(&self, kind: TopicKind) -> Vec<Topic> {
         self.topics.borrow().iter().filter(|topic| topic.kind == kind).cloned().collect()
     }
 
-    /// What it has subscribed to at the data Redis, of one kind.
+    /// Returns the topics of one kind subscribed to at the data Redis.
     pub fn elsewhere_of(&self, kind: TopicKind) -> Vec<Topic> {
         self.elsewhere.borrow().iter().filter(|topic| topic.kind == kind).cloned().collect()
     }
 
-    /// Whether it has subscribed to this at the data Redis.
+    /// Whether the session has subscribed to the topic at the data Redis.
     pub fn is_in_elsewhere(&self, topic: &Topic) -> bool {
         self.elsewhere.borrow().contains(topic)
     }
 
-    /// Whether it listens to the data Redis as well.
+    /// Whether the session listens to the data Redis as well.
     pub fn listens_elsewhere(&self) -> bool {
         !self.elsewhere.borrow().is_empty()
     }
 
-    /// Subscribes to a topic at the data Redis, which has confirmed it.
+    /// Adds a topic after the data Redis has confirmed the subscription.
     pub fn join_elsewhere(&self, topic: &Topic) -> Reply {
         self.change_elsewhere(topic, true);
         self.subscribed(topic)
     }
 
-    /// The other way round.
+    /// Removes a topic after the data Redis has confirmed the end of the subscription.
     pub fn leave_elsewhere(&self, topic: &Topic) -> Reply {
         self.change_elsewhere(topic, false);
         self.unsubscribed(topic)
     }
 
-    /// No subscription is left at the data Redis.
+    /// Removes all topics subscribed to at the data Redis.
     pub fn leave_all_elsewhere(&self) {
         let topics = self.elsewhere.borrow().clone();
         topics.iter().for_each(|topic| self.change_elsewhere(topic, false));
@@ -121,7 +121,7 @@ impl Subscriber {
         self.account();
     }
 
-    /// Adds a topic; false when it was there.
+    /// Adds a topic. Returns false if it was already there.
     pub(super) fn add(&self, topic: &Topic) -> bool {
         let new = self.topics.borrow_mut().insert(topic.clone());
         self.count(topic, |count| *count += usize::from(new));
@@ -132,7 +132,7 @@ impl Subscriber {
         new
     }
 
-    /// Takes a topic away; false when it was not there.
+    /// Removes a topic. Returns false if it was not there.
     pub(super) fn remove(&self, topic: &Topic) -> bool {
         let found = self.topics.borrow_mut().remove(topic);
         self.heard.borrow_mut().remove(topic);
@@ -153,12 +153,12 @@ impl Subscriber {
         self.client.holding.set(Part::Topics, bytes as u64);
     }
 
-    /// It comes from another process, where it has heard this.
+    /// Records the messages that the session has heard in its previous process.
     pub(super) fn heard_before(&self, heard: &[(Topic, Heard)]) {
         self.heard.borrow_mut().extend(heard.iter().cloned());
     }
 
-    /// The same, and what it has heard here.
+    /// Combines the messages heard in the previous process with those heard here.
     pub(super) fn with_earlier(&self, topic: &Topic, here: Heard) -> Heard {
         match self.heard.borrow().get(topic) {
             Some(earlier) => here.and(earlier),
@@ -166,7 +166,7 @@ impl Subscriber {
         }
     }
 
-    /// Sends a message of a topic, between two replies, unless it has heard it before it came.
+    /// Sends a message of a topic, between two replies, unless the session has heard it in its previous process.
     pub(super) fn hears(&self, topic: &Topic, stamp: Option<Stamp>, message: &Reply) {
         let is_known = |stamp| {
             let heard = self.heard.borrow();
@@ -177,17 +177,17 @@ impl Subscriber {
         }
     }
 
-    /// `subscribe`, the topic and the count that it brings.
+    /// Returns the confirmation `subscribe` with the topic and the new count.
     pub(super) fn subscribed(&self, topic: &Topic) -> Reply {
         self.confirmation(topic.kind, topic.kind.subscribe(), Reply::Bulk(topic.name.clone()))
     }
 
-    /// `unsubscribe`, the topic and the count that is left.
+    /// Returns the confirmation `unsubscribe` with the topic and the remaining count.
     pub(super) fn unsubscribed(&self, topic: &Topic) -> Reply {
         self.confirmation(topic.kind, topic.kind.unsubscribe(), Reply::Bulk(topic.name.clone()))
     }
 
-    /// `unsubscribe` of everything when there is nothing.
+    /// Returns the confirmation of `unsubscribe` from everything when there is no topic.
     pub(super) fn nothing_unsubscribed(&self, kind: TopicKind) -> Reply {
         self.confirmation(kind, kind.unsubscribe(), Reply::Nil)
     }
@@ -198,7 +198,7 @@ impl Subscriber {
     }
 }
 
-/// What a topic takes in the maps and sets of those who bring its messages.
+/// Returns the memory that a topic takes in the maps and sets of the hub and its subscribers.
 pub(super) fn bytes_of(topic: &Topic) -> usize {
     topic.name.len() + 2 * ENTRY
 }

@@ -1,12 +1,12 @@
-//! One connection from a worker to a master that listens for what is published there.
+//! A worker's connection to a master that listens for messages published there.
 //!
-//! It is apart from the [`Link`] that carries votes, and it exists only from the
-//! worker's first subscription on. When it was lost it comes back and subscribes to everything
-//! again; what was published meanwhile has come from the other masters.
+//! It is separate from the [`Link`] that carries votes, and exists only from the worker's first subscription on. When
+//! it is lost, it reconnects and subscribes to everything again; the other masters have delivered the messages
+//! published meanwhile.
 //!
-//! A master works off all that it has read from one connection before it looks at the others, and
-//! compares a pattern with all that the connection has. So it is told a little at a time: the votes
-//! of all others come in between.
+//! A master executes all that it has read from one connection before it turns to the others, and compares a pattern
+//! with all those of the connection. The feed therefore sends a little at a time, so that all other votes come in
+//! between.
 
 mod frame;
 
@@ -36,20 +36,20 @@ use crate::net::write::poll_flush;
 use crate::operation::request;
 use crate::resp::flat::Malformed;
 
-/// How much work a master is given at once: a channel is 1, a pattern more. It takes a millisecond or two.
+/// Maximum work given to a master at once: a channel counts 1, a pattern more. It takes a millisecond or two.
 const WORK_AT_ONCE: usize = 256;
 
 /// Patterns that a master compares with another one in the time that a channel takes.
 const COMPARED: usize = 512;
 
-/// The connection, and what it waits for.
+/// The connection, and its pending commands.
 pub struct Feed {
     /// The link to the same master: it knows the address and how long silence may last.
     link: Rc<Link>,
     state: RefCell<State>,
-    /// The connection came or went, or a command was answered.
+    /// Notified when the connection comes or goes, or a command is answered.
     changed: Notify,
-    /// Something is subscribed to.
+    /// Notified when something is subscribed to.
     wanted: Notify,
 }
 
@@ -57,32 +57,32 @@ pub struct Feed {
 struct State {
     up: bool,
     out: BytesMut,
-    /// Subscriptions to begin or end that the master was not told of yet.
+    /// Subscriptions to begin or end that the master has not received yet.
     waiting: VecDeque<Change>,
     /// Commands that were sent and not answered yet.
     expected: VecDeque<Expected>,
-    /// How much work these are.
+    /// Work of these commands.
     work: usize,
-    /// Patterns that the master has for us.
+    /// Patterns that the master has for this connection.
     patterns: usize,
     /// Commands since the start of the worker.
     told: u64,
     /// Those of them that were answered, or lost with their connection.
     settled: u64,
-    /// Something has been read since the last heartbeat.
+    /// Whether anything has been read since the last heartbeat.
     heard: bool,
-    /// The master has let us in: more than a connection.
+    /// Whether the master has confirmed a subscription, which proves more than a connection does.
     proven: bool,
     waker: Option<Waker>,
     last_error: Option<String>,
 }
 
-/// What the next answer belongs to.
+/// The command that the next answer belongs to.
 #[derive(Debug)]
 enum Expected {
-    /// It must not fail.
+    /// A command that must not fail.
     Greeting,
-    /// It is so much work.
+    /// A change, and its work.
     Change(Change, usize),
     Ping,
 }
@@ -94,7 +94,7 @@ enum Change {
     Unsubscribe(Topic),
 }
 
-/// Why a feed ended.
+/// Reasons why a feed ended.
 #[derive(Debug, thiserror::Error)]
 enum Down {
     #[error("no connection within {}", humantime::format_duration(CONNECT_TIMEOUT))]
@@ -110,13 +110,13 @@ enum Down {
 }
 
 impl Feed {
-    /// A feed that listens to nothing; [`Feed::run`] connects it.
+    /// Returns a feed that listens to nothing; [`Feed::run`] connects it.
     pub fn new(link: Rc<Link>) -> Rc<Self> {
         let (changed, wanted) = (Notify::new(), Notify::new());
         Rc::new(Self { link, state: RefCell::default(), changed, wanted })
     }
 
-    /// The master at the other end.
+    /// Returns the master at the other end.
     pub fn master(&self) -> MasterId {
         self.link.master()
     }
@@ -138,10 +138,10 @@ impl Feed {
         }
     }
 
-    /// Resolves once the master has confirmed all that it was told before this call, or has gone, or
-    /// has confirmed nothing at all for as long as `patience`.
+    /// Resolves once the master has confirmed every command before this call, or has gone, or has confirmed nothing at
+    /// all for as long as `patience`.
     ///
-    /// A master that can vote but has no feed yet is about to get one, and is waited for.
+    /// It also waits for a master that can vote but has no feed yet: the feed is about to connect.
     pub fn caught_up(self: &Rc<Self>, patience: Duration) -> impl Future<Output = ()> + use<> {
         let feed = Rc::clone(self);
         let mut goal = feed.goal();
@@ -156,7 +156,7 @@ impl Feed {
                     _ => {}
                 }
                 if timeout(patience, changed).await.is_err() {
-                    // It may be us who were busy: first, what lies in the socket is read.
+                    // This worker may have been the busy one: first, it reads what has arrived in the socket.
                     tokio::task::yield_now().await;
                     if feed.state.borrow().settled == settled {
                         return;
@@ -186,7 +186,7 @@ impl Feed {
         }
     }
 
-    /// One connection, from its beginning to its end.
+    /// Runs one connection, from its beginning to its end.
     async fn once(&self, dial: &impl Dial, hub: &Rc<Hub>) -> Down {
         let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(self.link.address())).await;
         let mut stream = match dialled {
@@ -212,7 +212,7 @@ impl Feed {
         self.changed.notify_waiters();
     }
 
-    /// Authenticates, and says who we are to whoever lists the master's clients.
+    /// Authenticates, and sets a name that the master's list of clients shows.
     fn greet(&self, state: &mut State) {
         let address = self.link.address();
         if let Some(password) = &address.password {
@@ -227,7 +227,7 @@ impl Feed {
         state.tell(&[b"CLIENT", b"SETNAME", b"redlock-proxy"], Expected::Greeting);
     }
 
-    /// Says whether the master had let us in before.
+    /// Resets the state after a connection. Returns whether the master had confirmed a subscription on it.
     fn went_down(&self, down: &Down, hub: &Hub) -> bool {
         let proven = {
             let state = &mut *self.state.borrow_mut();
@@ -242,7 +242,7 @@ impl Feed {
         proven
     }
 
-    /// The link says when the master is down. It is worth a warning when only its feed is.
+    /// Logs a warning if only the feed of a master is down. If the master is down, its link reports that.
     fn report(&self, down: &Down, state: &mut State) {
         let (why, master) = (down.to_string(), self.link.address());
         if self.link.is_up() && state.last_error.as_ref() != Some(&why) {
@@ -251,13 +251,12 @@ impl Feed {
         }
     }
 
-    /// Resolves when the master has been silent for too long; pings it when there is nothing else
-    /// that it should answer.
+    /// Resolves when the master has been silent for too long. Pings it when it has nothing else to answer.
     async fn silence(&self) {
         let mut silent_heartbeats = 0;
         while silent_heartbeats < HEARTBEATS {
             tokio::time::sleep(self.link.heartbeat_interval()).await;
-            // It may be us who were busy: first, what lies in the socket is read.
+            // This worker may have been the busy one: first, it reads what has arrived in the socket.
             tokio::task::yield_now().await;
             let state = &mut *self.state.borrow_mut();
             let heard = std::mem::take(&mut state.heard);
@@ -283,7 +282,7 @@ impl Feed {
         .await
     }
 
-    /// Does what can be done now.
+    /// Reads and writes all that is possible now.
     fn poll_once(
         &self,
         mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
@@ -353,7 +352,7 @@ impl State {
         self.tell_more();
     }
 
-    /// Tells the master of as many changes as it may be given at once.
+    /// Sends as many changes as the master may be given at once.
     fn tell_more(&mut self) {
         while self.work < WORK_AT_ONCE
             && let Some(change) = self.waiting.pop_front()
@@ -378,7 +377,7 @@ impl State {
         }
     }
 
-    /// What has been answered. The master has time for more.
+    /// Takes the command that was answered. The master then has time for more.
     fn next_expected(&mut self) -> Option<Expected> {
         let expected = self.expected.pop_front()?;
         if let Expected::Change(_, work) = &expected {

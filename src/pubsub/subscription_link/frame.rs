@@ -1,4 +1,4 @@
-//! What a master says to a connection that has subscribed (RESP2).
+//! The frames that a master sends to a connection that has subscribed (RESP2).
 
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
@@ -9,25 +9,25 @@ use crate::resp::answer;
 /// One frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// Somebody has published something.
+    /// A published message.
     Message { topic: Topic, channel: Bytes, payload: Bytes },
-    /// A command was executed, or not.
+    /// The answer to a command.
     Answer(Answer),
 }
 
-/// What a command came to.
+/// The outcome of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// `SUBSCRIBE` has taken effect.
     Subscribed(Topic),
-    /// So has `UNSUBSCRIBE`, or it is the answer to another command.
+    /// `UNSUBSCRIBE` has taken effect, or this is the answer to another command.
     Done,
     /// A command was refused.
     Refused(String),
 }
 
 impl Frame {
-    /// `None` when a master of ours never says that.
+    /// Parses a frame. Returns `None` for frames that a master never sends to the proxy.
     pub(super) fn read(answer: answer::Answer<'_>) -> Option<Self> {
         match answer {
             answer::Answer::Array(items) => Self::of_items(&items.elements()?),
