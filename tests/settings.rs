@@ -50,7 +50,7 @@ async fn a_lock_without_ttl_can_be_refused() {
     let proxy = Proxy::start(&masters, &["--no-ttl", "reject"]);
     let mut raw = proxy.raw().await;
     let refused =
-        "ERR a lock without a TTL is refused by --no-ttl reject: give it one with PX or EX";
+        "ERR --no-ttl reject does not allow locks without a TTL: set one with PX or EX";
     let mut accepted = Vec::new();
     for (line, _) in without_ttl() {
         let reply = raw.ask(&words(line)).await;
@@ -469,8 +469,7 @@ async fn flushing_is_refused_unless_allowed() {
     for line in ["FLUSHALL", "FLUSHDB", "flushall async", "FLUSHDB SYNC"] {
         let name = words(line)[0].to_lowercase();
         let expected = format!(
-            "ERR '{name}' would take every lock away from its holder: start the proxy with \
-             --allow-flush if that is what you want"
+            "ERR '{name}' would remove every lock from its holder: start the proxy with --allow-flush to allow it"
         );
         assert_eq!(raw.ask(&words(line)).await, Reply::Error(expected), "{line}");
     }

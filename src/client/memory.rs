@@ -250,7 +250,7 @@ impl Ledger {
         match greediest {
             Some(greediest) => {
                 let (address, bytes) = (&greediest.address, greediest.holding.counted());
-                tracing::warn!(%address, bytes, clients, held, limit, "the greediest clients are disconnected (max-memory-clients)");
+                tracing::warn!(%address, bytes, clients, held, limit, "disconnecting the clients that use the most memory (max-memory-clients)");
             }
             None => tracing::warn!(
                 held,

@@ -76,7 +76,7 @@ async fn forward(mut requests: Receiver<Bytes>, client: Arc<Client>, outbox: Wea
         match request {
             Ok(line) => outbox.push_message(&Reply::Raw(line)),
             Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(client = %client.address, missed, "a monitor was too slow and is disconnected");
+                tracing::warn!(client = %client.address, missed, "disconnecting a monitor that fell too far behind");
                 return client.kill();
             }
             Err(RecvError::Closed) => return,

@@ -44,8 +44,7 @@ pub(super) fn flush(caller: &Caller, args: Args<'_>, name: &str, extent: Emptied
     }
     if !caller.worker.live().allow_flush {
         return Err(Reply::error(format!(
-            "ERR '{name}' would take every lock away from its holder: start the proxy with \
-             --allow-flush if that is what you want"
+            "ERR '{name}' would remove every lock from its holder: start the proxy with --allow-flush to allow it"
         )));
     }
     let pace = match mode {

@@ -178,7 +178,7 @@ fn lease(caller: &Caller, ttl: SetTtl) -> Result<Option<i64>, Reply> {
                 check_ttl(caller, "set", ttl_ms).map(|()| Some(ttl_ms))
             }
             NoTtl::Reject => Err(Reply::error(
-                "ERR a lock without a TTL is refused by --no-ttl reject: give it one with PX or EX",
+                "ERR --no-ttl reject does not allow locks without a TTL: set one with PX or EX",
             )),
         },
     }

@@ -57,7 +57,7 @@ pub(super) fn watch(caller: &mut Caller, args: Args<'_>) -> Outcome {
         return Err(error::WATCH_IN_MULTI);
     }
     if caller.watched.len() + args.len() > MAX_WATCHED {
-        return Err(Reply::error("ERR too many keys are watched: watch fewer of them"));
+        return Err(Reply::error("ERR too many watched keys: watch fewer keys"));
     }
     let mut operations = Vec::new();
     for key in args.from(1).iter() {

@@ -246,7 +246,7 @@ impl Feed {
     fn report(&self, down: &Down, state: &mut State) {
         let (why, master) = (down.to_string(), self.link.address());
         if self.link.is_up() && state.last_error.as_ref() != Some(&why) {
-            tracing::warn!(%master, "what is published there cannot be heard: {why}");
+            tracing::warn!(%master, "cannot receive messages published on this master: {why}");
             state.last_error = Some(why);
         }
     }

@@ -110,7 +110,7 @@ impl<S: AsyncWrite + Unpin + Portable> Session<S> {
             }
             Err(why) => {
                 // The session tries again until the time is up.
-                tracing::debug!("a client cannot be handed over yet ({why})");
+                tracing::debug!("cannot hand a client over yet ({why})");
                 None
             }
         }

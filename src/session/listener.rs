@@ -380,7 +380,7 @@ async fn agree<T>(
             failed => failed.ok().and_then(Result::err),
         },
     };
-    tracing::debug!(client = %client.address, ?why, "no TLS with a client");
+    tracing::debug!(client = %client.address, ?why, "TLS handshake with a client failed");
     None
 }
 

@@ -666,7 +666,7 @@ impl Dialogue {
         self.caller.worker.registry().disconnected(why);
         if why == Disconnected::Output {
             let (address, bytes) = (&self.caller.client.address, self.unread_bytes());
-            tracing::warn!(%address, bytes, "a client that does not read its replies is disconnected (max-output-bytes)");
+            tracing::warn!(%address, bytes, "disconnecting a client that does not read its replies (max-output-bytes)");
         }
     }
 

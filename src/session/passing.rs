@@ -164,7 +164,7 @@ impl Dialogue {
                 Poll::Ready(Ok(())) if again == Some(Ready::Later) => has_happened = true,
                 Poll::Ready(Ok(())) => return true,
                 Poll::Ready(Err(lost)) => {
-                    tracing::debug!(address = %self.caller.client.address, "a client lost the data Redis ({lost})");
+                    tracing::debug!(address = %self.caller.client.address, "a client's connection to the data Redis was lost ({lost})");
                     return self.lose_data();
                 }
             }
