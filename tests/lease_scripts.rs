@@ -13,7 +13,7 @@ use proptest::sample::Index;
 use redlock_proxy::decision::lease::attempt::{
     Attempt, MARKER, Stored, TAG_LEN, Tag, WorkerId, encode as stored, header, prefix,
 };
-use redlock_proxy::decision::lease::master::{self, Lease};
+use redlock_proxy::decision::lease::master::{self, MasterLease};
 use redlock_proxy::decision::lease::{claim, delete, extend, release};
 use redlock_proxy::lua::canonical::Canonical;
 use support::{Master, Raw, Reply, encode};
@@ -28,7 +28,7 @@ const UNIT_MS: u64 = 1_000_000;
 /// Few, so that they meet again.
 const ATTEMPTS: u64 = 6;
 
-type Key = Option<Lease<Vec<u8>>>;
+type Key = Option<MasterLease<Vec<u8>>>;
 
 /// One command, or something that is done by hand. An [`Index`] chooses one of [`tokens`].
 #[derive(Clone, Debug)]
@@ -145,10 +145,10 @@ fn held(value: &Reply, left: &Reply) -> Key {
     }
 }
 
-fn lease(value: &[u8], left_ms: u64) -> Lease<Vec<u8>> {
+fn lease(value: &[u8], left_ms: u64) -> MasterLease<Vec<u8>> {
     let Stored { tag, token } = Stored::decode(value);
     let end_ms = (left_ms + UNIT_MS / 2) / UNIT_MS;
-    Lease { tag: tag.unwrap_or(Tag::NONE), token: token.to_vec(), end_ms }
+    MasterLease { tag: tag.unwrap_or(Tag::NONE), token: token.to_vec(), end_ms }
 }
 
 /// What both sides say, in the words of the decisions.
@@ -226,7 +226,7 @@ impl Step {
 
     /// The same here.
     fn act(&self, key: &mut Key) -> Vote {
-        let new = |attempt: &u64, ttl: &u64| Lease {
+        let new = |attempt: &u64, ttl: &u64| MasterLease {
             tag: fresh(*attempt),
             token: token_of(*attempt),
             end_ms: *ttl,
@@ -275,11 +275,11 @@ impl Step {
                 Vote::Release(master::delete(key, tag))
             }
             Self::Put { tag, ttl } => {
-                *key = Some(Lease { tag: *tag, token: token_by(tag.attempt), end_ms: *ttl });
+                *key = Some(MasterLease { tag: *tag, token: token_by(tag.attempt), end_ms: *ttl });
                 Vote::Done
             }
             Self::PutUntagged { token, ttl } => {
-                *key = Some(Lease { tag: Tag::NONE, token: untagged(token), end_ms: *ttl });
+                *key = Some(MasterLease { tag: Tag::NONE, token: untagged(token), end_ms: *ttl });
                 Vote::Done
             }
             Self::Stamp(_) => Vote::Done,

@@ -10,7 +10,7 @@ use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor::{self, Adopt, Apply};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::proposer::{Answer, Request};
-use redlock_proxy::decision::roster::mark::Kind;
+use redlock_proxy::decision::roster::mark::MarkKind;
 use redlock_proxy::decision::roster::roster::{Accepted, Change, Member, Roster, Stage, Standing};
 use redlock_proxy::masters::roster::acceptor::{catch_up, command, said};
 use redlock_proxy::masters::roster::marks::{self, Keys};
@@ -89,7 +89,7 @@ async fn vote(connection: &mut MultiplexedConnection) -> Option<Answer<Change>> 
     said(&prepare, "run", None, &answer).expect("an answer about the roster").answer
 }
 
-async fn remark(connection: &mut MultiplexedConnection, kind: &Kind, keys: Keys) {
+async fn remark(connection: &mut MultiplexedConnection, kind: &MarkKind, keys: Keys) {
     let marks = marks::look(connection, 16).await.expect("marks");
     let is_done = marks.replace(Some(kind), keys).query_async::<i64>(connection).await;
     assert_eq!(is_done.expect("an answer"), 1);
@@ -104,10 +104,10 @@ async fn a_master_that_was_copied_to_votes_on_the_roster_before_it_is_told_of_it
     let master = Master::start();
     let connection = &mut master.connection().await;
     let member =
-        |version| Kind::Member { cluster: "c".to_owned(), version, member: 1, incarnation: 2 };
+        |version| MarkKind::Member { cluster: "c".to_owned(), version, member: 1, incarnation: 2 };
 
     assert_eq!(vote(connection).await, None, "it has no mark");
-    remark(connection, &Kind::Provisional { nonce: 7 }, Keys::Remove).await;
+    remark(connection, &MarkKind::Provisional { nonce: 7 }, Keys::Remove).await;
     assert_eq!(vote(connection).await, None, "it is being copied to");
     remark(connection, &member(3), Keys::Keep).await;
     assert_eq!(vote(connection).await, Some(Answer::Promised(Accepted::default())));
@@ -126,7 +126,7 @@ async fn a_founder_that_has_forgotten_the_roster_gets_no_mark() {
     }
     let master = Master::start();
     let connection = &mut master.connection().await;
-    let kind = Kind::Member { cluster: "c".to_owned(), version: 1, member: 1, incarnation: 1 };
+    let kind = MarkKind::Member { cluster: "c".to_owned(), version: 1, member: 1, incarnation: 1 };
     let state = Accepted { accepted: ballot(3), value: founded(), ..Accepted::default() };
     catch_up(&state).exec_async(connection).await.expect("an answer");
     let seen = marks::look(connection, 16).await.expect("marks");
@@ -152,7 +152,7 @@ async fn a_member_keeps_the_roster_of_its_cluster_whatever_those_of_another_one_
         let value = Roster { cluster: cluster.to_owned(), ..founded() };
         Accepted { accepted: ballot(counter), value, ..Accepted::default() }
     };
-    let kind = Kind::Member { cluster: "c".to_owned(), version: 1, member: 1, incarnation: 1 };
+    let kind = MarkKind::Member { cluster: "c".to_owned(), version: 1, member: 1, incarnation: 1 };
     remark(connection, &kind, Keys::Keep).await;
     let ours = catch_up(&state("c", 3));
     ours.exec_async(connection).await.expect("an answer");

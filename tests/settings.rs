@@ -49,8 +49,7 @@ async fn a_lock_without_ttl_can_be_refused() {
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &["--no-ttl", "reject"]);
     let mut raw = proxy.raw().await;
-    let refused =
-        "ERR --no-ttl reject does not allow locks without a TTL: set one with PX or EX";
+    let refused = "ERR --no-ttl reject does not allow locks without a TTL: set one with PX or EX";
     let mut accepted = Vec::new();
     for (line, _) in without_ttl() {
         let reply = raw.ask(&words(line)).await;

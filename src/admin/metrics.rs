@@ -17,7 +17,7 @@ use crate::data::upstream::Upstream;
 use crate::decision::quorum::{MasterId, Quorum};
 use crate::masters::standing::Cause;
 use crate::metrics::histogram::{Histogram, Times};
-use crate::metrics::{Outcome, QuestionKind, process};
+use crate::metrics::{QuestionKind, VerdictKind, process};
 
 /// Content type of the answer to a scraper.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -83,7 +83,7 @@ impl Page<'_, '_> {
         let mut family =
             self.encoder.encode_descriptor("verdicts", help, None, MetricType::Counter)?;
         for question in QuestionKind::ALL {
-            for outcome in Outcome::ALL {
+            for outcome in VerdictKind::ALL {
                 let count = status::sum(shared, |metrics| metrics.verdicts(question, outcome));
                 let labels = [("operation", question.name()), ("verdict", outcome.name())];
                 counter(&mut family, &labels, count)?;

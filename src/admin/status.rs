@@ -8,7 +8,7 @@ use crate::context::shared::Shared;
 use crate::data::description::Description;
 use crate::data::upstream::Upstream;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
-use crate::metrics::{Metrics, Outcome, QuestionKind};
+use crate::metrics::{Metrics, QuestionKind, VerdictKind};
 
 /// Maximum keys shown.
 const HOTTEST: usize = 10;
@@ -102,9 +102,9 @@ impl Status {
             clients: registry.connected(),
             operations_in_flight: sum(shared, |metrics| metrics.in_flight.get()),
             claims: Claims {
-                granted: claims(Outcome::Granted),
-                refused: claims(Outcome::Refused),
-                undecided: claims(Outcome::Undecided),
+                granted: claims(VerdictKind::Granted),
+                refused: claims(VerdictKind::Refused),
+                undecided: claims(VerdictKind::Undecided),
             },
             roster_version: shared.electorate.roster().version,
             data_may_be_lost: shared.electorate.may_have_lost_data(),

@@ -13,7 +13,7 @@ use super::script::ScriptPlace;
 use crate::client::outbox::Target;
 use crate::engine::Engine;
 use crate::operation::claim::{How, Replies};
-use crate::operation::lock_request::Wish;
+use crate::operation::lock_request::LockRequest;
 use crate::operation::release::{self, Release};
 use crate::operation::{Answers, Kind, Operation};
 use crate::resp::reply::Reply;
@@ -28,7 +28,7 @@ pub const REFUSED: Reply = Reply::Error(Cow::Borrowed(
 /// An operation to carry out in both places.
 #[derive(Debug)]
 pub struct LockJob {
-    wish: Wish,
+    wish: LockRequest,
     operation: Operation,
 }
 
@@ -45,16 +45,20 @@ impl LockJob {
     /// Returns the way for an operation while both places have the locks; `None`: it is not supported.
     pub fn of(operation: Operation) -> Option<Way> {
         match operation.kind.wish() {
-            Wish::Other => None,
-            Wish::Expire(_, words) if words.iter().any(|word| ["GT", "LT"].contains(word)) => None,
-            Wish::Look => Some(Way::Masters(operation)),
+            LockRequest::Other => None,
+            LockRequest::Expire(_, words)
+                if words.iter().any(|word| ["GT", "LT"].contains(word)) =>
+            {
+                None
+            }
+            LockRequest::Look => Some(Way::Masters(operation)),
             wish => Some(Way::Both(Box::new(Self { wish, operation }))),
         }
     }
 
     /// Whether an operation changes anything.
     pub fn changes(operation: &Operation) -> bool {
-        !matches!(operation.kind.wish(), Wish::Look)
+        !matches!(operation.kind.wish(), LockRequest::Look)
     }
 
     /// Carries out the operation, and answers. A client that disconnects meanwhile leaves nothing half done.
@@ -79,30 +83,32 @@ struct Both {
 }
 
 impl Both {
-    async fn reply(&self, wish: Wish, operation: Operation) -> Reply {
+    async fn reply(&self, wish: LockRequest, operation: Operation) -> Reply {
         match wish {
-            Wish::Claim { token, ttl_ms, how, replies } => {
+            LockRequest::Claim { token, ttl_ms, how, replies } => {
                 self.claim(operation, &token, ttl_ms, how, replies).await
             }
-            Wish::Extend { token, ttl_ms, refused } => {
+            LockRequest::Extend { token, ttl_ms, refused } => {
                 let how = How::IfFreeOrOurs { create: false, prefix: -1 };
                 let request = self.place.claim(&token, self.name, self.longer(ttl_ms), how);
                 self.change(operation, request, Some(Some(ttl_ms)), refused).await
             }
-            Wish::Expire(ttl_ms, words) => {
+            LockRequest::Expire(ttl_ms, words) => {
                 let longer = if ttl_ms > 0 { self.longer(ttl_ms) } else { ttl_ms };
                 let request = self.place.expire(self.name, longer, &words);
                 let end = (ttl_ms > 0).then_some(Some(ttl_ms));
                 self.change(operation, request, end, Reply::Int(0)).await
             }
-            Wish::Persist => {
+            LockRequest::Persist => {
                 self.change(operation, self.place.persist(self.name), None, Reply::Int(0)).await
             }
-            Wish::Release { token, deleted } => {
+            LockRequest::Release { token, deleted } => {
                 self.give_up(operation, self.place.release(&token), deleted).await
             }
-            Wish::Delete => self.give_up(operation, self.place.delete(), Reply::Int(1)).await,
-            Wish::Look | Wish::Other => self.on_masters(operation).await,
+            LockRequest::Delete => {
+                self.give_up(operation, self.place.delete(), Reply::Int(1)).await
+            }
+            LockRequest::Look | LockRequest::Other => self.on_masters(operation).await,
         }
     }
 

@@ -39,7 +39,7 @@ pub struct Spec {
     /// One or two sentences on how the masters answer it.
     pub rule: &'static str,
     /// Executor of the command.
-    pub run: Run,
+    pub run: RunBy,
     /// Whether the first argument names one of its [`SUBCOMMANDS`].
     pub is_container: bool,
     /// Index among [`all`] commands.
@@ -48,7 +48,7 @@ pub struct Spec {
 
 /// Executor of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum RunBy {
     /// A dedicated function, selected by [`Spec::id`].
     Own,
     /// The masters, by majority; the value is the answer if no value has a majority.
@@ -57,15 +57,15 @@ pub enum Run {
     Walk,
     /// The masters, as a program of one command.
     Write,
-    /// Like [`Run::Write`], repeated until there is something.
+    /// Like [`RunBy::Write`], repeated until there is something.
     Wait,
-    /// Like [`Run::Read`]; with `BLOCK`, repeated until there is something.
+    /// Like [`RunBy::Read`]; with `BLOCK`, repeated until there is something.
     Follow,
-    /// Like [`Run::Write`]; with `BLOCK`, repeated until there is something.
+    /// Like [`RunBy::Write`]; with `BLOCK`, repeated until there is something.
     Deliver,
 }
 
-impl Run {
+impl RunBy {
     const fn rule(self) -> &'static str {
         match self {
             Self::Own => "",
@@ -326,7 +326,7 @@ macro_rules! commands {
             summary: $summary,
             since: $since,
             rule: $rule,
-            run: Run::Own,
+            run: RunBy::Own,
             is_container: super::has_subcommands($name),
             place: 0,
         },)*];
@@ -349,8 +349,8 @@ macro_rules! data_commands {
             step: $keys[2],
             summary: $summary,
             since: $since,
-            rule: Run::$run $((Nothing::$nothing))?.rule(),
-            run: Run::$run $((Nothing::$nothing))?,
+            rule: RunBy::$run $((Nothing::$nothing))?.rule(),
+            run: RunBy::$run $((Nothing::$nothing))?,
             is_container: super::has_subcommands($name),
             place: 0,
         },)*];

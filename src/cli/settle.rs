@@ -16,7 +16,7 @@ use crate::decision::lease::attempt::Stored;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::ballot::Ballot;
 use crate::masters::probe::look_once;
-use crate::operation::register::answer::Head;
+use crate::operation::register::answer::StampHead;
 use crate::operation::register::remains::Remains;
 use crate::operation::register::{Job, Lease, Place};
 use crate::resp::reply::Reply;
@@ -46,7 +46,7 @@ type Row = [String; HEADINGS.len()];
 
 /// A master's state of the key.
 struct Look {
-    head: Head,
+    head: StampHead,
     /// The lock, if no register has taken its place.
     lease: Option<Lease>,
 }
@@ -207,7 +207,7 @@ impl Settling {
         let (engine, places) = (self.worker.engine(), std::slice::from_ref(&self.place));
         let heads = engine.heads(self.place.db.into(), places).await;
         let both = heads.into_iter().zip(engine.leases(&self.place).await);
-        let look = |(heads, lease): (Option<Vec<Head>>, Option<Lease>)| {
+        let look = |(heads, lease): (Option<Vec<StampHead>>, Option<Lease>)| {
             let head = heads?.into_iter().next()?;
             let is_register = Job::is_present(&head.sight.state.value);
             Some(Look { head, lease: lease.filter(|_| !is_register) })
@@ -219,8 +219,9 @@ impl Settling {
     fn changed(&self, before: &[Option<Look>], after: &[Option<Look>]) -> MasterSet {
         let now_us = self.now_us();
         let newest = before.iter().flatten().map(|look| look.head.sight.state.accepted).max();
-        let lacked =
-            |head: &Head| Some(head.sight.state.accepted) != newest || head.sight.is_lost(now_us);
+        let lacked = |head: &StampHead| {
+            Some(head.sight.state.accepted) != newest || head.sight.is_lost(now_us)
+        };
         let both = before.iter().zip(after).enumerate();
         let changed = both.filter(|(_, (before, after))| match (before, after) {
             (Some(Look { head: before, .. }), Some(Look { head: after, .. })) => {

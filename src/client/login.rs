@@ -33,7 +33,7 @@ impl Login {
     pub fn enter(
         &mut self,
         user: &Arc<User>,
-        seats: &Arc<Seats>,
+        seats: &Arc<UserSeats>,
         most: Option<usize>,
     ) -> Result<(), NoSeat> {
         let is_seated = self.seat.as_ref().is_some_and(|seat| seat.name == *user.name());
@@ -75,16 +75,16 @@ impl Login {
 
 /// The number of logged-in connections, by the names of their users.
 #[derive(Debug, Default)]
-pub struct Seats(Mutex<HashMap<Arc<str>, usize>>);
+pub struct UserSeats(Mutex<HashMap<Arc<str>, usize>>);
 
 /// One logged-in connection, counted until it is dropped.
 #[derive(Debug)]
 struct Seat {
-    seats: Arc<Seats>,
+    seats: Arc<UserSeats>,
     name: Arc<str>,
 }
 
-impl Seats {
+impl UserSeats {
     fn take(self: &Arc<Self>, name: &Arc<str>, most: Option<usize>) -> Result<Seat, NoSeat> {
         self.change(|taken| {
             let count = taken.entry(Arc::clone(name)).or_default();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn who_comes_too_late_stays_who_it_was() {
-        let (users, seats) = (users(), Arc::<Seats>::default());
+        let (users, seats) = (users(), Arc::<UserSeats>::default());
         let [mut first, mut second] = [(); 2].map(|()| Login::stranger(&users));
         assert_eq!(first.enter(named(&users, "alice"), &seats, Some(1)), Ok(()));
         assert_eq!(second.enter(named(&users, "bob"), &seats, Some(1)), Ok(()));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn seats_are_given_back() {
-        let (users, seats) = (users(), Arc::<Seats>::default());
+        let (users, seats) = (users(), Arc::<UserSeats>::default());
         let alice = named(&users, "alice");
         let mut first = Login::stranger(&users);
         // Two logins as the same user take one seat.

@@ -15,7 +15,7 @@ use crate::time::clock::{self, Instant};
 
 /// The parts of a client's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum MemoryPart {
     /// The connection itself.
     Connection,
     /// The client's names.
@@ -32,7 +32,7 @@ pub enum Part {
     Answers,
 }
 
-const PARTS: usize = Part::Answers as usize + 1;
+const PARTS: usize = MemoryPart::Answers as usize + 1;
 
 /// Memory of an idle connection: its session, its entry in the registry and its place in the event loop.
 pub const CONNECTION: u64 = 4 << 10;
@@ -92,14 +92,14 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// Sets the memory of one part. [`Ledger::settle`] reports it to the budget.
+    /// Sets the memory of one part. [`MemoryLedger::settle`] reports it to the budget.
     #[inline]
-    pub fn set(&self, part: Part, bytes: u64) {
+    pub fn set(&self, part: MemoryPart, bytes: u64) {
         self.parts[part as usize].store(bytes, Ordering::Relaxed);
     }
 
     /// Returns the memory of one part.
-    pub fn of(&self, part: Part) -> u64 {
+    pub fn of(&self, part: MemoryPart) -> u64 {
         self.parts[part as usize].load(Ordering::Relaxed)
     }
 
@@ -129,7 +129,7 @@ impl Holding {
 
 /// The limit on the memory of all clients, and the memory that they take.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct MemoryLedger {
     /// 0 means no limit.
     limit: AtomicU64,
     held: AtomicU64,
@@ -148,7 +148,7 @@ struct Ranking {
     untold: u64,
 }
 
-impl Ledger {
+impl MemoryLedger {
     /// Changes the limit, effective at once. 0 means no limit.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
@@ -327,8 +327,8 @@ mod tests {
     }
 
     fn take(registry: &Registry, client: &Arc<Client>, bytes: u64) {
-        client.holding.set(Part::Connection, 0);
-        client.holding.set(Part::Requests, bytes);
+        client.holding.set(MemoryPart::Connection, 0);
+        client.holding.set(MemoryPart::Requests, bytes);
         registry.budget().settle(client);
     }
 

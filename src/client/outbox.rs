@@ -17,7 +17,7 @@ use std::task::Waker;
 
 use tokio::sync::oneshot;
 
-use super::memory::Part;
+use super::memory::MemoryPart;
 use super::registry::Client;
 use super::slices::{LARGE_ITEMS, Sliced};
 use crate::catalogue::table::NO_COMMAND;
@@ -414,7 +414,7 @@ impl Outbox {
         slot.answer_bytes += bytes;
         state.answer_bytes += bytes;
         if let (Some(client), Some(waker)) = (&state.client, &state.waker) {
-            client.holding.set(Part::Answers, state.answer_bytes as u64);
+            client.holding.set(MemoryPart::Answers, state.answer_bytes as u64);
             // The session settles it with the budget.
             waker.wake_by_ref();
         }

@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use super::failed_logins::Guesses;
 use super::handshakes::Handshakes;
-use super::login::Seats;
-use super::memory::{CONNECTION, Holding, Ledger, Part};
+use super::login::UserSeats;
+use super::memory::{CONNECTION, Holding, MemoryLedger, MemoryPart};
 use super::monitor::Monitors;
-use super::subscriber_counts::{Audience, Counts};
+use super::subscriber_counts::{Audience, SubscriptionCounts};
 use crate::acl::DEFAULT_USER;
 use crate::catalogue::table::{self, Spec};
 use crate::metrics::histogram::micros;
@@ -31,7 +31,7 @@ use crate::time::clock::{self, Instant};
 #[derive(Debug, Default)]
 pub struct Registry {
     clients: Mutex<Clients>,
-    budget: Ledger,
+    budget: MemoryLedger,
     last_id: AtomicU64,
     accepted: AtomicU64,
     rejected: AtomicU64,
@@ -42,7 +42,7 @@ pub struct Registry {
     blocked: AtomicUsize,
     audience: Audience,
     monitors: Arc<Monitors>,
-    seats: Arc<Seats>,
+    seats: Arc<UserSeats>,
     handshakes: Arc<Handshakes>,
     guesses: Guesses,
 }
@@ -142,7 +142,7 @@ pub struct Client {
     pub holding: Holding,
     /// The last command: its place in the table plus one, or 0 for none.
     command: AtomicU16,
-    words: Mutex<Words>,
+    words: Mutex<ClientWords>,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -169,7 +169,7 @@ impl fmt::Display for Peer {
 /// The client's description of itself, and its connection state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Words {
+pub struct ClientWords {
     /// `CLIENT SETNAME`
     pub name: String,
     /// `CLIENT SETINFO LIB-NAME`
@@ -184,10 +184,10 @@ pub struct Words {
     pub user: Arc<str>,
     /// `SUBSCRIBE`
     #[serde(skip)]
-    pub subscriptions: Counts,
+    pub subscriptions: SubscriptionCounts,
 }
 
-impl Words {
+impl ClientWords {
     fn held(&self) -> u64 {
         [&self.name, &self.lib_name, &self.lib_ver].map(|word| word.capacity() as u64).iter().sum()
     }
@@ -204,7 +204,7 @@ pub struct Known {
     pub idle_ms: u64,
     /// The name of the last command.
     pub command: String,
-    pub words: Words,
+    pub words: ClientWords,
 }
 
 impl Registry {
@@ -284,7 +284,7 @@ impl Registry {
     }
 
     /// Returns the memory budget of all clients.
-    pub fn budget(&self) -> &Ledger {
+    pub fn budget(&self) -> &MemoryLedger {
         &self.budget
     }
 
@@ -355,7 +355,7 @@ impl Registry {
     }
 
     /// Returns the number of logged-in connections of each user.
-    pub fn seats(&self) -> &Arc<Seats> {
+    pub fn seats(&self) -> &Arc<UserSeats> {
         &self.seats
     }
 
@@ -387,7 +387,7 @@ impl Registry {
 impl Client {
     fn new(id: u64, address: Peer, local_address: Peer) -> Self {
         let holding = Holding::default();
-        holding.set(Part::Connection, CONNECTION);
+        holding.set(MemoryPart::Connection, CONNECTION);
         Self {
             id,
             address,
@@ -402,7 +402,11 @@ impl Client {
             pending: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             command: AtomicU16::new(0),
-            words: Mutex::new(Words { resp: 2, user: DEFAULT_USER.into(), ..Words::default() }),
+            words: Mutex::new(ClientWords {
+                resp: 2,
+                user: DEFAULT_USER.into(),
+                ..ClientWords::default()
+            }),
             waker: Mutex::new(None),
         }
     }
@@ -456,15 +460,15 @@ impl Client {
     }
 
     /// Returns the client's description of itself.
-    pub fn words(&self) -> MutexGuard<'_, Words> {
+    pub fn words(&self) -> MutexGuard<'_, ClientWords> {
         lock(&self.words)
     }
 
     /// Changes the client's description of itself.
-    pub fn describe(&self, change: impl FnOnce(&mut Words)) {
+    pub fn describe(&self, change: impl FnOnce(&mut ClientWords)) {
         let mut words = self.words();
         change(&mut words);
-        self.holding.set(Part::Words, words.held());
+        self.holding.set(MemoryPart::Words, words.held());
     }
 
     /// Whether the client has any subscription, which makes it `TYPE pubsub`.
@@ -473,7 +477,7 @@ impl Client {
     }
 
     /// Changes the client's subscription counts.
-    pub fn subscriptions(&self, change: impl FnOnce(&mut Counts)) {
+    pub fn subscriptions(&self, change: impl FnOnce(&mut SubscriptionCounts)) {
         let mut words = self.words();
         change(&mut words.subscriptions);
         self.subscriber.store(words.subscriptions.any(), Ordering::Relaxed);
@@ -490,7 +494,7 @@ impl Client {
     }
 
     /// Returns the letters of `flags` in `CLIENT LIST`.
-    fn flags(&self, subscriptions: Counts) -> &'static str {
+    fn flags(&self, subscriptions: SubscriptionCounts) -> &'static str {
         match (self.is_monitor(), subscriptions.any()) {
             (true, true) => "OP",
             (true, false) => "O",
@@ -574,7 +578,7 @@ impl Client {
             subscriptions.channels,
             subscriptions.patterns,
             subscriptions.shards,
-            self.holding.of(Part::Transaction),
+            self.holding.of(MemoryPart::Transaction),
             self.holding.total(),
             self.last_command(),
             words.user,

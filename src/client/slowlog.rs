@@ -23,14 +23,14 @@ pub struct Slowlog {
 #[derive(Debug, Default)]
 struct Log {
     /// Latest first.
-    entries: VecDeque<Arc<Entry>>,
+    entries: VecDeque<Arc<SlowlogEntry>>,
     next_id: u64,
     max_len: usize,
 }
 
 /// One slow request.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SlowlogEntry {
     /// The entry's number, never reused.
     pub id: u64,
     /// Time of the reply, in seconds of Unix time.
@@ -83,7 +83,7 @@ impl Slowlog {
         let mut log = self.log();
         let id = log.next_id;
         log.next_id += 1;
-        log.entries.push_front(Arc::new(Entry {
+        log.entries.push_front(Arc::new(SlowlogEntry {
             id,
             unix_seconds,
             us,
@@ -97,7 +97,7 @@ impl Slowlog {
     }
 
     /// Returns the latest entries, at most `count`.
-    pub fn latest(&self, count: usize) -> Vec<Arc<Entry>> {
+    pub fn latest(&self, count: usize) -> Vec<Arc<SlowlogEntry>> {
         self.log().entries.iter().take(count).cloned().collect()
     }
 

@@ -94,7 +94,7 @@ impl Audience {
 
 /// The number of a client's subscriptions, as `CLIENT LIST` shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SubscriptionCounts {
     /// `sub`
     pub channels: usize,
     /// `psub`
@@ -103,7 +103,7 @@ pub struct Counts {
     pub shards: usize,
 }
 
-impl Counts {
+impl SubscriptionCounts {
     /// Whether there is any subscription, so that the client counts as a subscriber.
     pub fn any(self) -> bool {
         self != Self::default()

@@ -2,8 +2,8 @@
 
 use super::{Action, Outcome, clients};
 use crate::catalogue::error;
-use crate::client::registry::Words;
-use crate::context::caller::{Caller, Replies};
+use crate::client::registry::ClientWords;
+use crate::context::caller::{Caller, ReplyMode};
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 
@@ -97,7 +97,7 @@ fn name(caller: &Caller) -> Reply {
 }
 
 fn set_info(caller: &mut Caller, what: &[u8], value: &[u8]) -> Outcome {
-    let (field, name): (fn(&mut Words) -> &mut String, _) =
+    let (field, name): (fn(&mut ClientWords) -> &mut String, _) =
         if what.eq_ignore_ascii_case(b"lib-name") {
             (|words| &mut words.lib_name, "lib-name")
         } else if what.eq_ignore_ascii_case(b"lib-ver") {
@@ -121,16 +121,16 @@ fn plain(text: &[u8]) -> Option<String> {
 fn reply(caller: &mut Caller, how: &[u8]) -> Outcome {
     match &how.to_ascii_lowercase()[..] {
         b"on" => {
-            caller.replies = Replies::On;
+            caller.replies = ReplyMode::On;
             Ok(Action::Reply(Reply::OK))
         }
         b"off" => {
-            caller.replies = Replies::Off;
+            caller.replies = ReplyMode::Off;
             Ok(Action::Silence)
         }
         b"skip" => {
-            if caller.replies == Replies::On {
-                caller.replies = Replies::SkipNext;
+            if caller.replies == ReplyMode::On {
+                caller.replies = ReplyMode::SkipNext;
             }
             Ok(Action::Silence)
         }

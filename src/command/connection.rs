@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Action, Outcome};
 use crate::acl::DEFAULT_USER;
 use crate::catalogue::error;
-use crate::context::caller::{Caller, Replies};
+use crate::context::caller::{Caller, ReplyMode};
 use crate::data::setup::Credentials;
 use crate::resp::number::parse_i64;
 use crate::resp::reply::{Protocol, Reply};
@@ -40,7 +40,7 @@ pub(super) fn reset(caller: &mut Caller) -> Outcome {
     let has_listened = caller.unsubscribe_all();
     caller.stop_monitoring();
     caller.db = caller.worker.first_db();
-    caller.replies = Replies::On;
+    caller.replies = ReplyMode::On;
     caller.transaction = None;
     caller.watched.clear();
     caller.outbox.set_protocol(Protocol::Resp2);

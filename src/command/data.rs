@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::program::OneCommand;
 use super::{Action, Outcome, keyspace, operation, permission, stream};
-use crate::catalogue::table::{Nothing, Run, Spec};
+use crate::catalogue::table::{Nothing, RunBy, Spec};
 use crate::catalogue::{error, keys, names};
 use crate::context::caller::Caller;
-use crate::context::waiting::{Awaited, Waiting};
+use crate::context::waiting::{AwaitedEvent, Waiting};
 use crate::engine::sequential::Aside;
 use crate::engine::sequential::large::Large;
-use crate::engine::sequential::walk::Over;
+use crate::engine::sequential::walk::WalkOver;
 use crate::operation::verbatim_read::Query;
 use crate::operation::{Kind, request};
 use crate::resp::number::parse_i64;
@@ -24,20 +24,20 @@ pub(super) fn run(caller: &Caller, spec: &'static Spec, args: Args<'_>) -> Outco
     permission::check_sort(&caller.login, spec, args)?;
     check_repeats(spec, args)?;
     match spec.run {
-        Run::Walk => Ok(walk(caller, spec, args)),
+        RunBy::Walk => Ok(walk(caller, spec, args)),
         // The time since the delivery of entries is measured by the clock of programs.
-        Run::Read(_) if spec.name == "xpending" && args.len() > 3 => {
+        RunBy::Read(_) if spec.name == "xpending" && args.len() > 3 => {
             Ok(Action::Start(OneCommand::new(caller, spec, args).operation()))
         }
-        Run::Read(nothing) if may_be_large(spec, args) => {
+        RunBy::Read(nothing) if may_be_large(spec, args) => {
             Ok(read_aside(caller, spec, args, nothing))
         }
-        Run::Read(nothing) if !is_flat_in_resp2(caller, args) => {
+        RunBy::Read(nothing) if !is_flat_in_resp2(caller, args) => {
             Ok(read(caller, spec, args, nothing))
         }
-        Run::Wait => wait(caller, spec, args),
-        Run::Follow | Run::Deliver => stream::read(caller, spec, args),
-        Run::Write if only_reads(spec, args) => Ok(read_aside(caller, spec, args, Nothing::List)),
+        RunBy::Wait => wait(caller, spec, args),
+        RunBy::Follow | RunBy::Deliver => stream::read(caller, spec, args),
+        RunBy::Write if only_reads(spec, args) => Ok(read_aside(caller, spec, args, Nothing::List)),
         _ if args.len() > MAX_WORDS => Err(error::too_many_words(spec.name)),
         _ => Ok(Action::Start(OneCommand::new(caller, spec, args).operation())),
     }
@@ -58,7 +58,7 @@ fn wait(caller: &Caller, spec: &'static Spec, args: Args<'_>) -> Outcome {
         has_options: spec.name == "blmove" || spec.has_counted_keys(),
         db: caller.db,
         until: (timeout > 0.0).then(|| clock::now() + Duration::from_secs_f64(timeout)),
-        awaited: Awaited::Element {
+        awaited: AwaitedEvent::Element {
             first: Box::new(move || command.operation()),
             alone: alone.into_iter().map(|it| Box::new(move || it.operation()) as _).collect(),
         },
@@ -186,9 +186,9 @@ fn read_aside(caller: &Caller, spec: &Spec, args: Args<'_>, nothing: Nothing) ->
 /// Scans a key. Errors in the options depend on whether the key exists, so the masters report them.
 fn walk(caller: &Caller, spec: &Spec, args: Args<'_>) -> Action {
     let over = match spec.name {
-        "hscan" => Over::Hash,
-        "sscan" => Over::Set,
-        _ => Over::SortedSet,
+        "hscan" => WalkOver::Hash,
+        "sscan" => WalkOver::Set,
+        _ => WalkOver::SortedSet,
     };
     keyspace::scan_key(caller, args, over)
         .unwrap_or_else(|| read(caller, spec, args, Nothing::Again))

@@ -4,17 +4,17 @@ use super::options::ExpireOptions;
 use super::{Outcome, check_ttl, key, lock};
 use crate::catalogue::table::Command;
 use crate::context::caller::Caller;
-use crate::operation::lock_request::Wish;
-use crate::operation::read::{Question, Unit};
+use crate::operation::lock_request::LockRequest;
+use crate::operation::read::{Question, TtlUnit};
 use crate::resp::requests::Args;
 
 /// `TTL key`, `PTTL key`, `EXPIRETIME key`, `PEXPIRETIME key`
 pub(super) fn ttl(caller: &Caller, args: Args<'_>, command: Command) -> Outcome {
     let question = match command {
-        Command::Ttl => Question::Remaining(Unit::Seconds),
-        Command::Pttl => Question::Remaining(Unit::Millis),
-        Command::ExpireTime => Question::End(Unit::Seconds),
-        _ => Question::End(Unit::Millis),
+        Command::Ttl => Question::Remaining(TtlUnit::Seconds),
+        Command::Pttl => Question::Remaining(TtlUnit::Millis),
+        Command::ExpireTime => Question::End(TtlUnit::Seconds),
+        _ => Question::End(TtlUnit::Millis),
     };
     key::read(caller, args, question)
 }
@@ -28,6 +28,6 @@ pub(super) fn expire(caller: &Caller, args: Args<'_>, command: Command) -> Outco
             [(options.nx, "NX"), (options.xx, "XX"), (options.gt, "GT"), (options.lt, "LT")];
         flags.into_iter().filter_map(|(is_set, word)| is_set.then_some(word)).collect()
     };
-    let wish = || Wish::Expire(options.ttl_ms, words());
+    let wish = || LockRequest::Expire(options.ttl_ms, words());
     Ok(lock::run_for_lock(caller, command, args, wish))
 }

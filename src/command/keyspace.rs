@@ -7,7 +7,7 @@ use super::{Action, Outcome, operation};
 use crate::catalogue::error;
 use crate::context::caller::Caller;
 use crate::engine::sequential::Aside;
-use crate::engine::sequential::walk::{Extent, Filter, LONGEST_PAGE, Over, Walk};
+use crate::engine::sequential::walk::{Filter, LONGEST_PAGE, Walk, WalkExtent, WalkOver};
 use crate::operation::Kind;
 use crate::operation::flush::{Extent as Emptied, Flush, Pace};
 use crate::resp::reply::Reply;
@@ -21,19 +21,19 @@ pub(super) fn keys(caller: &Caller, args: Args<'_>) -> Outcome {
         kind: None,
         count: LONGEST_PAGE,
     };
-    Ok(walk(caller, Over::Keys, filter, Extent::All))
+    Ok(walk(caller, WalkOver::Keys, filter, WalkExtent::All))
 }
 
 /// `DBSIZE`
 pub(super) fn dbsize(caller: &Caller) -> Outcome {
     let filter = Filter { count: LONGEST_PAGE, ..Filter::default() };
-    Ok(walk(caller, Over::Keys, filter, Extent::Count))
+    Ok(walk(caller, WalkOver::Keys, filter, WalkExtent::Count))
 }
 
 /// `RANDOMKEY`
 pub(super) fn random_key(caller: &Caller) -> Action {
     let filter = Filter { count: LONGEST_PAGE, ..Filter::default() };
-    walk(caller, Over::Keys, filter, Extent::Any)
+    walk(caller, WalkOver::Keys, filter, WalkExtent::Any)
 }
 
 /// `FLUSHDB [ASYNC|SYNC]`, `FLUSHALL [ASYNC|SYNC]`: removes every lock, if allowed.
@@ -59,7 +59,7 @@ pub(super) fn flush(caller: &Caller, args: Args<'_>, name: &str, extent: Emptied
 /// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`
 pub(super) fn scan(caller: &Caller, args: Args<'_>) -> Outcome {
     let options = ScanOptions::parse(args, 1)?;
-    Ok(walk(caller, Over::Keys, filter(&options), Extent::From(options.cursor)))
+    Ok(walk(caller, WalkOver::Keys, filter(&options), WalkExtent::From(options.cursor)))
 }
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT n]`, and `SSCAN`, `ZSCAN`. Returns `None` if the options are wrong: the
@@ -67,11 +67,11 @@ pub(super) fn scan(caller: &Caller, args: Args<'_>) -> Outcome {
 pub(super) fn scan_key(
     caller: &Caller,
     args: Args<'_>,
-    over: impl FnOnce(Bytes) -> Over,
+    over: impl FnOnce(Bytes) -> WalkOver,
 ) -> Option<Action> {
     let options = ScanOptions::parse(args, 2).ok().filter(|options| options.type_name.is_none())?;
     let over = over(Bytes::copy_from_slice(args.at(1)));
-    Some(walk(caller, over, filter(&options), Extent::From(options.cursor)))
+    Some(walk(caller, over, filter(&options), WalkExtent::From(options.cursor)))
 }
 
 fn filter(options: &ScanOptions<'_>) -> Filter {
@@ -82,7 +82,7 @@ fn filter(options: &ScanOptions<'_>) -> Filter {
     }
 }
 
-fn walk(caller: &Caller, over: Over, filter: Filter, extent: Extent) -> Action {
+fn walk(caller: &Caller, over: WalkOver, filter: Filter, extent: WalkExtent) -> Action {
     let walk = Walk { db: caller.db, over, filter, extent };
     Action::Aside(Box::new(Aside::Walk(walk)))
 }

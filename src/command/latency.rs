@@ -2,7 +2,7 @@
 
 use super::{Action, Outcome};
 use crate::catalogue::{error, table};
-use crate::client::slowlog::Entry;
+use crate::client::slowlog::SlowlogEntry;
 use crate::context::caller::Caller;
 use crate::context::statistics::CommandStatistics;
 use crate::resp::number::parse_i64;
@@ -47,7 +47,7 @@ fn entries(caller: &Caller, count: usize) -> Reply {
 }
 
 /// Formats an entry. The words after the key are not kept: tokens and values concern only their owners.
-fn shown(entry: &Entry) -> Reply {
+fn shown(entry: &SlowlogEntry) -> Reply {
     let words = vec![Reply::bulk(entry.command), Reply::bulk(entry.key.to_vec())];
     Reply::Array(vec![
         Reply::Int(entry.id as i64),

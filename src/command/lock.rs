@@ -1,6 +1,6 @@
 //! Taking, replacing and releasing whole values: `SET`, `SETNX`, `GETSET`, `DELEX`, ...
 
-use super::options::{Base, Condition, GetexTtl, SetOptions, SetTtl, Time, Unit};
+use super::options::{Base, Condition, GetexTtl, SetOptions, SetTtl, Time, TimeUnit};
 use super::program::OneCommand;
 use super::{Action, Outcome, check_ttl, key, operation};
 use crate::catalogue::error;
@@ -8,7 +8,7 @@ use crate::catalogue::table::Command;
 use crate::config::NoTtl;
 use crate::context::caller::Caller;
 use crate::operation::claim::{Claim, How, Replies};
-use crate::operation::lock_request::Wish;
+use crate::operation::lock_request::LockRequest;
 use crate::operation::read::Question;
 use crate::operation::release::{self, Release};
 use crate::operation::request::Number;
@@ -50,7 +50,7 @@ pub(super) fn setnx(caller: &Caller, args: Args<'_>) -> Outcome {
 
 /// `SETEX key seconds value`, `PSETEX key milliseconds value`
 pub(super) fn setex(caller: &Caller, args: Args<'_>, command: Command) -> Outcome {
-    let unit = if command == Command::SetEx { Unit::Seconds } else { Unit::Milliseconds };
+    let unit = if command == Command::SetEx { TimeUnit::Seconds } else { TimeUnit::Milliseconds };
     let time = Time::new(args.at(2), unit, Base::Now);
     let ttl_ms = time.ttl_ms(command.spec().name, caller.unix_ms())?;
     check_ttl(caller, command.spec().name, ttl_ms)?;
@@ -97,12 +97,12 @@ pub(super) fn run_for_lock(
     caller: &Caller,
     command: Command,
     args: Args<'_>,
-    wish: impl FnOnce() -> Wish,
+    wish: impl FnOnce() -> LockRequest,
 ) -> Action {
     for_lock(caller, OneCommand::new(caller, command.spec(), args).operation(), wish)
 }
 
-fn for_lock(caller: &Caller, operation: Operation, wish: impl FnOnce() -> Wish) -> Action {
+fn for_lock(caller: &Caller, operation: Operation, wish: impl FnOnce() -> LockRequest) -> Action {
     match caller.worker.gate() {
         Some(_) => Action::Start(operation.with_wish(wish())),
         None => Action::Start(operation),
@@ -124,7 +124,7 @@ fn delete_one(caller: &Caller, key: &[u8]) -> Action {
 
 /// `PERSIST key`
 pub(super) fn persist(caller: &Caller, args: Args<'_>) -> Action {
-    run_for_lock(caller, Command::Persist, args, || Wish::Persist)
+    run_for_lock(caller, Command::Persist, args, || LockRequest::Persist)
 }
 
 fn release(caller: &Caller, key: &[u8], token: &[u8]) -> Action {
@@ -162,7 +162,7 @@ fn take_for_ever(
     let program = texts.taking_for_ever((caller.db, key), turn, token, is_counted);
     for_lock(caller, operation(caller, key, Kind::Program(Box::new(program))), || {
         let (how, replies) = (How::IfFree, replies.clone());
-        Wish::Claim { token: token.into(), ttl_ms: None, how, replies }
+        LockRequest::Claim { token: token.into(), ttl_ms: None, how, replies }
     })
 }
 

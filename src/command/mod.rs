@@ -1,6 +1,6 @@
 //! Translates the words of a request into an operation.
 //!
-//! [`prepare`] finds the command in the [table](crate::catalogue::table), checks it in Redis's order, and hands it to
+//! [`prepare`] finds the command in the command [`table`], checks it in Redis's order, and hands it to
 //! its family.
 //!
 //! * [`options`]: arguments after the key, parsed as Redis does; `help`: Redis's texts;

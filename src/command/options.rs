@@ -154,13 +154,13 @@ impl<'a> TtlOption<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time<'a> {
     text: &'a [u8],
-    unit: Unit,
+    unit: TimeUnit,
     base: Base,
 }
 
 /// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum TimeUnit {
     /// `EX`, `EXAT`, `EXPIRE`, ...
     Seconds,
     /// `PX`, `PXAT`, `PEXPIRE`, ...
@@ -178,16 +178,16 @@ pub enum Base {
 
 impl<'a> Time<'a> {
     /// Returns the time `text` in this unit since this moment, e.g. the argument of `SETEX`.
-    pub fn new(text: &'a [u8], unit: Unit, base: Base) -> Time<'a> {
+    pub fn new(text: &'a [u8], unit: TimeUnit, base: Base) -> Time<'a> {
         Time { text, unit, base }
     }
 
     fn option(word: &[u8], text: Option<&'a [u8]>) -> Result<Time<'a>, Reply> {
-        let options: [(&[u8], Unit, Base); 4] = [
-            (b"PX", Unit::Milliseconds, Base::Now),
-            (b"EX", Unit::Seconds, Base::Now),
-            (b"PXAT", Unit::Milliseconds, Base::Epoch),
-            (b"EXAT", Unit::Seconds, Base::Epoch),
+        let options: [(&[u8], TimeUnit, Base); 4] = [
+            (b"PX", TimeUnit::Milliseconds, Base::Now),
+            (b"EX", TimeUnit::Seconds, Base::Now),
+            (b"PXAT", TimeUnit::Milliseconds, Base::Epoch),
+            (b"EXAT", TimeUnit::Seconds, Base::Epoch),
         ];
         let option = options.iter().find(|(name, ..)| word.eq_ignore_ascii_case(name));
         let (Some(&(_, unit, base)), Some(text)) = (option, text) else {
@@ -213,8 +213,8 @@ impl<'a> Time<'a> {
     /// Returns milliseconds from now, or `None` if Redis's own moment of expiry would not fit an `i64`.
     fn convert(self, time: i64, now_unix_ms: i64) -> Option<i64> {
         let ms = match self.unit {
-            Unit::Seconds => time.checked_mul(1000)?,
-            Unit::Milliseconds => time,
+            TimeUnit::Seconds => time.checked_mul(1000)?,
+            TimeUnit::Milliseconds => time,
         };
         match self.base {
             Base::Now => ms.checked_add(now_unix_ms).map(|_| ms),
@@ -292,12 +292,12 @@ impl ExpireOptions {
 }
 
 /// Returns the unit and the start of times in a command of the `EXPIRE` and `SETEX` families.
-fn time_of(command: Command) -> (Unit, Base) {
+fn time_of(command: Command) -> (TimeUnit, Base) {
     match command {
-        Command::Pexpire | Command::PsetEx => (Unit::Milliseconds, Base::Now),
-        Command::PexpireAt => (Unit::Milliseconds, Base::Epoch),
-        Command::ExpireAt => (Unit::Seconds, Base::Epoch),
-        _ => (Unit::Seconds, Base::Now),
+        Command::Pexpire | Command::PsetEx => (TimeUnit::Milliseconds, Base::Now),
+        Command::PexpireAt => (TimeUnit::Milliseconds, Base::Epoch),
+        Command::ExpireAt => (TimeUnit::Seconds, Base::Epoch),
+        _ => (TimeUnit::Seconds, Base::Now),
     }
 }
 

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{Action, operation, stream};
-use crate::catalogue::table::{Run, Spec};
+use crate::catalogue::table::{RunBy, Spec};
 use crate::catalogue::{error, keys};
 use crate::context::caller::Caller;
 use crate::lua::Script;
 use crate::lua::program::{Program as Text, adds};
 use crate::operation::load::{self, Load};
-use crate::operation::program::{Call, Program, Rendering, Shape};
+use crate::operation::program::{Call, Program, ProgramShape, Rendering};
 use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation};
 use crate::resp::requests::Args;
@@ -41,7 +41,7 @@ pub(super) fn script(
         };
     }
     let call = Call { read_only, ..call(caller, text, keys, argv.iter().copied()) };
-    let program = Program::new(call, Shape::Script);
+    let program = Program::new(call, ProgramShape::Script);
     let kind = if script.is_lua() {
         Kind::Program(Box::new(program))
     } else {
@@ -105,7 +105,7 @@ impl OneCommand {
 
     /// Returns an operation that runs the command.
     pub(super) fn operation(&self) -> Operation {
-        let program = Program::new(self.call.clone(), Shape::Command(self.rendering));
+        let program = Program::new(self.call.clone(), ProgramShape::Command(self.rendering));
         let kind = Kind::Program(Box::new(program));
         Operation { db: self.db, key: self.key.clone(), kind }
     }
@@ -138,7 +138,7 @@ pub(super) fn command_words(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
         "blmove" => renamed("LMOVE"),
         "brpoplpush" => renamed("RPOPLPUSH"),
         "xread" | "xreadgroup" => stream::without_block(spec, args),
-        _ if spec.run == Run::Wait => taking_words(spec, args, &keys::of(spec, args)),
+        _ if spec.run == RunBy::Wait => taking_words(spec, args, &keys::of(spec, args)),
         _ => words.into_iter().map(<[u8]>::to_vec).collect(),
     };
     counted(words)

@@ -9,9 +9,9 @@ use crate::catalogue::channel::{ChannelKind, Topic, TopicKind};
 use crate::catalogue::error;
 use crate::catalogue::table::{self, Command, Spec};
 use crate::context::caller::Caller;
-use crate::context::subscriptions::Change;
+use crate::context::subscriptions::SubscriptionChange;
 use crate::engine::sequential::Aside;
-use crate::engine::sequential::numsub::{self, Listeners};
+use crate::engine::sequential::numsub::{self, NumSub};
 use crate::names::lock_names::{Home, LockNames};
 use crate::operation::channels::{Channels, What};
 use crate::operation::{Kind, Operation};
@@ -49,17 +49,17 @@ pub(super) fn needs_data(
 ) -> Option<bool> {
     use Command as C;
     let (change, kind) = match spec.id {
-        C::Subscribe => (Change::Join, TopicKind::Channel),
-        C::Psubscribe => (Change::Join, TopicKind::Pattern),
-        C::Ssubscribe => (Change::Join, TopicKind::Shard),
-        C::Unsubscribe => (Change::Leave, TopicKind::Channel),
-        C::Punsubscribe => (Change::Leave, TopicKind::Pattern),
-        C::Sunsubscribe => (Change::Leave, TopicKind::Shard),
+        C::Subscribe => (SubscriptionChange::Join, TopicKind::Channel),
+        C::Psubscribe => (SubscriptionChange::Join, TopicKind::Pattern),
+        C::Ssubscribe => (SubscriptionChange::Join, TopicKind::Shard),
+        C::Unsubscribe => (SubscriptionChange::Leave, TopicKind::Channel),
+        C::Punsubscribe => (SubscriptionChange::Leave, TopicKind::Pattern),
+        C::Sunsubscribe => (SubscriptionChange::Leave, TopicKind::Shard),
         _ => return None,
     };
     let topics = match change {
-        Change::Join => topics(args, kind),
-        Change::Leave => topics_to_leave(caller, args, kind),
+        SubscriptionChange::Join => topics(args, kind),
+        SubscriptionChange::Leave => topics_to_leave(caller, args, kind),
     };
     let is_there = |topic: &Topic| caller.home_of(locks, change, topic) != Home::Masters;
     Some(topics.iter().any(is_there))
@@ -108,7 +108,7 @@ fn subscribers(caller: &Caller, args: Args<'_>, kind: ChannelKind) -> Action {
             ends.push(names.len());
         }
         let (names, registry) = (names.into(), Arc::clone(registry));
-        let listeners = Listeners { kind, names, ends, registry };
+        let listeners = NumSub { kind, names, ends, registry };
         return Action::Aside(Box::new(Aside::Listeners(listeners)));
     }
     let audience = registry.audience();

@@ -9,7 +9,7 @@ use crate::catalogue::error;
 use crate::catalogue::table::{Command, Spec};
 use crate::context::caller::Caller;
 use crate::lua::program::split_shebang;
-use crate::lua::{Create, Own, Script, Shape, Value};
+use crate::lua::{Create, LockMeaning, Own, Script, ScriptValue};
 use crate::operation::claim::{self, Claim, How};
 use crate::operation::extend::{self, Extend};
 use crate::operation::load::{self, Load};
@@ -201,12 +201,12 @@ fn run(
 fn lower(
     caller: &Caller,
     script: &Arc<Script>,
-    shape: &Shape,
+    shape: &LockMeaning,
     argv: &[&[u8]],
 ) -> Result<Option<Kind>, Reply> {
     let call = || ScriptCall::new(Arc::clone(script), caller.login.guard().cloned(), argv);
     Ok(match shape {
-        Shape::Release { token, deleted, missing, other } => {
+        LockMeaning::Release { token, deleted, missing, other } => {
             let replies = release::Replies {
                 deleted: reply(deleted),
                 missing: reply(missing),
@@ -215,7 +215,7 @@ fn lower(
             let replies = Answers::Own(Box::new(OfScript { replies, call: call() }));
             Some(Kind::Release(Release::new(argv[token.position()].into(), replies)))
         }
-        Shape::Extend { token, ttl, extended, missing, other, .. } => {
+        LockMeaning::Extend { token, ttl, extended, missing, other, .. } => {
             let Some(ttl_ms) = ttl_ms(caller, argv[ttl.position()])? else { return Ok(None) };
             let replies = extend::Replies {
                 changed: reply(extended),
@@ -225,13 +225,13 @@ fn lower(
             let replies = Answers::Own(Box::new(OfScript { replies, call: call() }));
             Some(Kind::Extend(Extend::new(argv[token.position()].into(), ttl_ms, replies)))
         }
-        Shape::Claim { token, ttl, granted, refused } => {
+        LockMeaning::Claim { token, ttl, granted, refused } => {
             let Some(ttl_ms) = ttl_ms(caller, argv[ttl.position()])? else { return Ok(None) };
             let replies = claim::Replies::new(reply(granted), reply(refused));
             let replies = OfScript { replies, call: call() };
             Some(claim(argv[token.position()], ttl_ms, How::IfFree, replies))
         }
-        Shape::Acquire { token, ttl, create, own, created, extended, refused, .. } => {
+        LockMeaning::Acquire { token, ttl, create, own, created, extended, refused, .. } => {
             let Some(ttl_ms) = ttl_ms(caller, argv[ttl.position()])? else { return Ok(None) };
             let Some(prefix) = prefix(own, argv) else { return Ok(None) };
             let how = How::IfFreeOrOurs { create: creates(create, argv), prefix };
@@ -277,12 +277,12 @@ fn prefix(own: &Own, argv: &[&[u8]]) -> Option<i64> {
     }
 }
 
-fn reply(value: &Value) -> Reply {
+fn reply(value: &ScriptValue) -> Reply {
     match value {
-        Value::Int(number) => Reply::Int(*number),
-        Value::Ok => Reply::OK,
-        Value::Bulk(text) => Reply::bulk(text.clone()),
-        Value::Nil => Reply::Nil,
-        Value::Error(text) => Reply::error(text.clone()),
+        ScriptValue::Int(number) => Reply::Int(*number),
+        ScriptValue::Ok => Reply::OK,
+        ScriptValue::Bulk(text) => Reply::bulk(text.clone()),
+        ScriptValue::Nil => Reply::Nil,
+        ScriptValue::Error(text) => Reply::error(text.clone()),
     }
 }

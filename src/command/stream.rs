@@ -9,9 +9,9 @@ use super::data::{MAX_WORDS, SHORT_RANGE};
 use super::program::OneCommand;
 use super::{Action, Outcome};
 use crate::catalogue::error;
-use crate::catalogue::table::{Nothing, Run, Spec};
+use crate::catalogue::table::{Nothing, RunBy, Spec};
 use crate::context::caller::Caller;
-use crate::context::waiting::{Awaited, Behind, Entries, First, Waiting};
+use crate::context::waiting::{AwaitedEvent, Entries, EntryPosition, First, Waiting};
 use crate::engine::sequential::Aside;
 use crate::engine::sequential::large::Large;
 use crate::operation::changed_keys::Line;
@@ -72,7 +72,7 @@ impl Request {
     /// # Errors
     /// Returns the errors that Redis reports before it reads any stream.
     pub(super) fn parse(spec: &Spec, args: Args<'_>) -> Result<Self, Reply> {
-        let is_of_group = spec.run == Run::Deliver;
+        let is_of_group = spec.run == RunBy::Deliver;
         let mut request = Self {
             name: spec.name,
             block_ms: None,
@@ -221,7 +221,7 @@ impl Request {
             has_options: true,
             db: caller.db,
             until: (block_ms > 0).then(|| clock::now() + until),
-            awaited: Awaited::Entries(entries),
+            awaited: AwaitedEvent::Entries(entries),
         };
         Action::Wait(Box::new(waiting))
     }
@@ -239,7 +239,7 @@ impl Request {
         self.entries(first, Box::new(move |_| next.operation()), line)
     }
 
-    fn entries(&self, first: First, next: Behind<Operation>, line: Line) -> Entries {
+    fn entries(&self, first: First, next: EntryPosition<Operation>, line: Line) -> Entries {
         let request = self.clone();
         let again =
             move |ids: &[Box<[u8]>]| Self { ids: ids.to_vec(), ..request.clone() }.encoded();

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use super::{Action, Outcome, family, function, operation, script};
 use crate::catalogue::error;
-use crate::catalogue::table::{self, Command, Family, Run, Spec};
+use crate::catalogue::table::{self, Command, Family, RunBy, Spec};
 use crate::client::outbox::Gather;
 use crate::client::slices::Made;
 use crate::client::timeslice::TimeSlice;
 use crate::context::caller::Caller;
-use crate::context::transaction::{Request, Transaction};
+use crate::context::transaction::{QueuedRequest, Transaction};
 use crate::lua::Script;
 use crate::operation::load::{self, Load};
 use crate::operation::watch::{Watch, Watched};
@@ -112,7 +112,7 @@ pub(super) fn queue(caller: &mut Caller, spec: &'static Spec, args: Args<'_>) ->
     if let Some(transaction) = &mut caller.transaction {
         let text = script.as_ref().map_or(0, |script| script.text.len());
         transaction.bytes += words.len() + text;
-        transaction.queue.push(Request { spec, words, script });
+        transaction.queue.push(QueuedRequest { spec, words, script });
         if effect(spec, args) == Effect::Changes {
             transaction.to_last_change = transaction.queue.len();
         }
@@ -195,7 +195,7 @@ fn is_own(spec: &Spec) -> bool {
     let by_proxy =
         matches!(spec.family, F::Connection | F::Server | F::Transaction | F::Script | F::Pubsub);
     let not_really = matches!(spec.id, Command::Select | Command::Publish | Command::Spublish);
-    spec.run == Run::Own && by_proxy && !not_really && !is_script(spec)
+    spec.run == RunBy::Own && by_proxy && !not_really && !is_script(spec)
 }
 
 /// Answers a request of a transaction that was deferred until the masters have answered the others.

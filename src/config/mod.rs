@@ -22,7 +22,7 @@ use crate::decision::quorum::{MAX_MASTERS, Quorum};
 
 use shown::differences;
 
-pub use data::{Data, DataAddr, InvalidDataAddr, Place};
+pub use data::{Data, DataAddr, DataPlace, InvalidDataAddr};
 pub use learning::Learning;
 pub use live::Live;
 pub use master_addr::{InvalidMasterAddr, MasterAddr};

@@ -88,11 +88,11 @@ const SENTINEL_PORT: u16 = 26379;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{DataAddr, Place};
+    use crate::config::{DataAddr, DataPlace};
 
     fn parsed(text: &str) -> (DataAddr, SentinelAddr) {
         let data: DataAddr = text.parse().unwrap_or_else(|error| panic!("{text} {error}"));
-        let Place::Sentinel(sentinel) = data.place.clone() else { panic!("{text}") };
+        let DataPlace::Sentinel(sentinel) = data.place.clone() else { panic!("{text}") };
         (data, sentinel)
     }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::subscriptions::Runs;
+use super::subscriptions::TopicRuns;
 use super::transaction::Transaction;
 use super::worker::Worker;
 use crate::acl::Users;
@@ -18,7 +18,7 @@ use crate::client::outbox::{Order, Outbox, Target, Ticket};
 use crate::client::registry::Client;
 use crate::client::slices::Sliced;
 use crate::data::side::Side;
-use crate::engine::sequential::libraries::{Asked, Libraries};
+use crate::engine::sequential::libraries::{Libraries, LibraryAnswer};
 use crate::operation::Operation;
 use crate::operation::watch::Watched;
 use crate::pubsub::hub::Hub;
@@ -45,7 +45,7 @@ pub struct Caller {
     /// All users, as this session last saw them.
     pub users: Arc<Users>,
     /// `CLIENT REPLY`
-    pub replies: Replies,
+    pub replies: ReplyMode,
     /// The transaction that `MULTI` has begun.
     pub transaction: Option<Transaction>,
     /// The database that a `SELECT` after `MULTI` has chosen, once `EXEC` has run.
@@ -53,7 +53,7 @@ pub struct Caller {
     /// The keys of `WATCH`.
     pub watched: Vec<Rc<Watched>>,
     /// The libraries of functions, for the request that waits for them.
-    pub libraries: Rc<RefCell<Asked>>,
+    pub libraries: Rc<RefCell<LibraryAnswer>>,
     /// The client's subscriptions, once it has any.
     pub subscriber: Option<Rc<Subscriber>>,
     /// `MONITOR`
@@ -61,12 +61,12 @@ pub struct Caller {
     /// The client's connection to the data Redis, if there is one.
     pub side: Option<Box<Side>>,
     /// Subscriptions that wait for earlier ones.
-    pub runs: Runs,
+    pub runs: TopicRuns,
 }
 
 /// `CLIENT REPLY ON|OFF|SKIP`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Replies {
+pub enum ReplyMode {
     /// Send all replies.
     #[default]
     On,
@@ -92,14 +92,14 @@ impl Caller {
             client,
             command: NO_COMMAND,
             db: worker.first_db(),
-            replies: Replies::On,
+            replies: ReplyMode::On,
             transaction: None,
             chosen_db: Rc::default(),
             watched: Vec::new(),
             libraries: Rc::default(),
             subscriber: None,
             watching: None,
-            runs: Runs::new(),
+            runs: TopicRuns::new(),
             side,
             worker,
         }
@@ -202,9 +202,9 @@ impl Caller {
     /// while a quorum is queried for them: the request has to wait.
     pub fn current_libraries(&self, keys: &[&[u8]]) -> Option<Result<Rc<Libraries>, Reply>> {
         match &*self.libraries.borrow() {
-            Asked::Told(told) => return Some(told.clone()),
-            Asked::Pending => return None,
-            Asked::Nobody => {}
+            LibraryAnswer::Told(told) => return Some(told.clone()),
+            LibraryAnswer::Pending => return None,
+            LibraryAnswer::Nobody => {}
         }
         let engine = self.worker.engine();
         let (key, order) = match keys {
@@ -226,12 +226,12 @@ impl Caller {
 
     /// Queries a quorum for the libraries of functions.
     pub fn ask_for_libraries(&self, question: Ticket) {
-        *self.libraries.borrow_mut() = Asked::Pending;
+        *self.libraries.borrow_mut() = LibraryAnswer::Pending;
         let slot = self.outbox.reserve(question, true);
         let (worker, asked) = (Rc::clone(&self.worker), Rc::clone(&self.libraries));
         tokio::task::spawn_local(async move {
             let told = worker.shelf().current(worker.engine()).await;
-            *asked.borrow_mut() = Asked::Told(told);
+            *asked.borrow_mut() = LibraryAnswer::Told(told);
             // The request counts when it runs.
             slot.deliver(Reply::QUEUED);
         });
@@ -239,7 +239,7 @@ impl Caller {
 
     /// Sets the libraries that [`Caller::current_libraries`] returns. With `None`, it queries a quorum again.
     pub fn show_libraries(&self, told: Option<Result<Rc<Libraries>, Reply>>) {
-        *self.libraries.borrow_mut() = told.map_or(Asked::Nobody, Asked::Told);
+        *self.libraries.borrow_mut() = told.map_or(LibraryAnswer::Nobody, LibraryAnswer::Told);
     }
 
     /// Returns the ticket of an operation whose request has this many bytes.
@@ -259,9 +259,9 @@ impl Caller {
 
     /// Whether the reply to the current request is unwanted; consumes a `CLIENT REPLY SKIP`.
     pub fn is_silent(&mut self) -> bool {
-        let silent = self.replies != Replies::On;
-        if self.replies == Replies::SkipNext {
-            self.replies = Replies::On;
+        let silent = self.replies != ReplyMode::On;
+        if self.replies == ReplyMode::SkipNext {
+            self.replies = ReplyMode::On;
         }
         silent
     }

@@ -12,13 +12,13 @@ use tokio_rustls::server::TlsStream;
 
 use crate::catalogue::channel::Topic;
 use crate::client::registry::Known;
-use crate::pubsub::duplicates::Heard;
+use crate::pubsub::duplicates::HeardMessages;
 
 /// A connection with nothing pending: every request is answered, and every answer was written.
 #[derive(Debug)]
-pub struct Connection {
+pub struct PortableConnection {
     /// The state of its session.
-    pub state: State,
+    pub state: SessionState,
     /// Bytes that were read but not processed: possibly half a request.
     pub unread: Vec<u8>,
     /// The connection itself.
@@ -27,7 +27,7 @@ pub struct Connection {
 
 /// The complete state of a session at rest. Fields added later are optional: another version may not send them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct State {
+pub struct SessionState {
     /// The client's entry in `CLIENT LIST`, with its number, its database and its protocol.
     pub client: Known,
     /// Whether the client has logged in, or did not have to. Its entry names the user.
@@ -42,7 +42,7 @@ pub struct State {
     pub topics: Vec<Topic>,
     /// The messages that the client has received.
     #[serde(default)]
-    pub has_heard: Vec<(Topic, Heard)>,
+    pub has_heard: Vec<(Topic, HeardMessages)>,
     /// Time that the next request has already waited (`BLPOP`).
     #[serde(default)]
     pub waited_ms: u64,
@@ -151,7 +151,7 @@ impl Portable for DuplexStream {}
 #[derive(Debug)]
 pub enum Departure {
     /// The successor continues the session.
-    Moved(Box<Connection>),
+    Moved(Box<PortableConnection>),
     /// The session could not move, and the connection was shut down.
     Closed,
 }

@@ -18,7 +18,7 @@ use crate::resp::reply::Reply;
 
 /// The effect of a request on subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum SubscriptionChange {
     /// `SUBSCRIBE` and its variants.
     Join,
     /// `UNSUBSCRIBE` and its variants.
@@ -27,8 +27,8 @@ pub enum Change {
 
 /// Topics that are confirmed together.
 #[derive(Debug)]
-pub struct Run {
-    change: Change,
+pub struct TopicRun {
+    change: SubscriptionChange,
     kind: TopicKind,
     home: Home,
     topics: Vec<Topic>,
@@ -36,13 +36,13 @@ pub struct Run {
 }
 
 /// Runs that have yet to begin.
-pub type Runs = VecDeque<Run>;
+pub type TopicRuns = VecDeque<TopicRun>;
 
 impl Caller {
     /// Subscribes to topics of one kind. Returns true: the request is never deferred.
     pub fn subscribe(&mut self, topics: Vec<Topic>) -> bool {
         if let Some(kind) = topics.first().map(|topic| topic.kind) {
-            self.listen(Change::Join, kind, topics);
+            self.listen(SubscriptionChange::Join, kind, topics);
         }
         true
     }
@@ -50,11 +50,11 @@ impl Caller {
     /// Unsubscribes from topics of one kind, or from all if there are none. Returns true: the request is never
     /// deferred.
     pub fn unsubscribe(&mut self, kind: TopicKind, topics: Vec<Topic>) -> bool {
-        self.listen(Change::Leave, kind, topics);
+        self.listen(SubscriptionChange::Leave, kind, topics);
         true
     }
 
-    fn listen(&mut self, change: Change, kind: TopicKind, topics: Vec<Topic>) {
+    fn listen(&mut self, change: SubscriptionChange, kind: TopicKind, topics: Vec<Topic>) {
         if topics.is_empty() {
             self.add_run(change, kind, Home::Masters, topics);
         } else {
@@ -65,7 +65,7 @@ impl Caller {
         self.begin_runs();
     }
 
-    fn runs_of(&self, change: Change, topics: Vec<Topic>) -> Vec<(Home, Vec<Topic>)> {
+    fn runs_of(&self, change: SubscriptionChange, topics: Vec<Topic>) -> Vec<(Home, Vec<Topic>)> {
         let mut runs: Vec<(Home, Vec<Topic>)> = Vec::new();
         for topic in topics {
             let home = match &self.side {
@@ -81,16 +81,18 @@ impl Caller {
     }
 
     /// Returns the home of a topic. For a topic to be left, it is the home where it has been heard until now.
-    pub fn home_of(&self, locks: &LockNames, change: Change, topic: &Topic) -> Home {
+    pub fn home_of(&self, locks: &LockNames, change: SubscriptionChange, topic: &Topic) -> Home {
         let is_there = |subscriber: &Rc<Subscriber>| subscriber.is_in_elsewhere(topic);
         match change {
-            Change::Leave if !self.subscriber.as_ref().is_some_and(is_there) => Home::Masters,
+            SubscriptionChange::Leave if !self.subscriber.as_ref().is_some_and(is_there) => {
+                Home::Masters
+            }
             _ => locks.home(topic),
         }
     }
 
     /// Whether there are topics, and all of them are heard on the data Redis alone.
-    pub fn are_of_data(&self, change: Change, topics: &[Topic]) -> bool {
+    pub fn are_of_data(&self, change: SubscriptionChange, topics: &[Topic]) -> bool {
         let Some(side) = &self.side else { return false };
         let locks = &side.upstream().settings().locks;
         let is_there = |topic: &Topic| self.home_of(locks, change, topic) == Home::Data;
@@ -98,10 +100,16 @@ impl Caller {
     }
 
     /// Queues a run. Confirmations are messages, which `CLIENT REPLY OFF` does not suppress.
-    fn add_run(&mut self, change: Change, kind: TopicKind, home: Home, topics: Vec<Topic>) {
+    fn add_run(
+        &mut self,
+        change: SubscriptionChange,
+        kind: TopicKind,
+        home: Home,
+        topics: Vec<Topic>,
+    ) {
         let _ = self.is_silent();
         let target = self.outbox.reserve(self.ticket_of(Order::Plain), false);
-        self.runs.push_back(Run { change, kind, home, topics, target });
+        self.runs.push_back(TopicRun { change, kind, home, topics, target });
     }
 
     /// Begins the next runs to be confirmed. Returns whether there is a request for the data Redis.
@@ -125,13 +133,13 @@ impl Caller {
         self.subscriber.as_ref().is_some_and(|subscriber| subscriber.is_changing())
     }
 
-    fn begin_at_data(&mut self, run: Run, hub: Rc<Hub>, subscriber: Rc<Subscriber>) {
+    fn begin_at_data(&mut self, run: TopicRun, hub: Rc<Hub>, subscriber: Rc<Subscriber>) {
         let Some(side) = &mut self.side else { return };
         side.listen(&subscriber);
         let Some(connection) = side.connection() else { return };
         let word = match run.change {
-            Change::Join => run.kind.subscribe(),
-            Change::Leave => run.kind.unsubscribe(),
+            SubscriptionChange::Join => run.kind.subscribe(),
+            SubscriptionChange::Leave => run.kind.unsubscribe(),
         };
         let mut request = Vec::new();
         request::header(&mut request, 1 + run.topics.len());
@@ -142,12 +150,12 @@ impl Caller {
     }
 }
 
-impl Run {
+impl TopicRun {
     fn at_masters(self, hub: &Rc<Hub>, subscriber: &Rc<Subscriber>) {
-        let Run { change, kind, topics, target, .. } = self;
+        let TopicRun { change, kind, topics, target, .. } = self;
         match change {
-            Change::Join => hub.subscribe(subscriber, topics, target),
-            Change::Leave => hub.unsubscribe(subscriber, kind, topics, target),
+            SubscriptionChange::Join => hub.subscribe(subscriber, topics, target),
+            SubscriptionChange::Leave => hub.unsubscribe(subscriber, kind, topics, target),
         }
     }
 
@@ -160,8 +168,8 @@ impl Run {
                 return self.target.deliver(Reply::error(text));
             }
             let change = |topic| match self.change {
-                Change::Join => subscriber.join_elsewhere(topic),
-                Change::Leave => subscriber.leave_elsewhere(topic),
+                SubscriptionChange::Join => subscriber.join_elsewhere(topic),
+                SubscriptionChange::Leave => subscriber.leave_elsewhere(topic),
             };
             let confirmations = self.topics.iter().map(change).collect();
             match self.home {

@@ -10,7 +10,7 @@ pub const ALLOCATION: usize = 16;
 
 /// A queued request.
 #[derive(Debug)]
-pub struct Request {
+pub struct QueuedRequest {
     /// The request's command.
     pub spec: &'static Spec,
     /// The request's words, encoded.
@@ -24,7 +24,7 @@ pub struct Request {
 #[derive(Debug, Default)]
 pub struct Transaction {
     /// The queued requests, in order.
-    pub queue: Vec<Request>,
+    pub queue: Vec<QueuedRequest>,
     /// Bytes of their words.
     pub bytes: usize,
     /// Number of requests up to the last that changes something in the proxy: their replies have to be known before the
@@ -40,7 +40,7 @@ impl Transaction {
     /// Returns the memory that the queue takes.
     pub fn held(&self) -> usize {
         // Each request is an allocation of its own.
-        let entries = self.queue.capacity() * size_of::<Request>();
+        let entries = self.queue.capacity() * size_of::<QueuedRequest>();
         entries + self.queue.len() * ALLOCATION + self.bytes
     }
 

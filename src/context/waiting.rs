@@ -21,7 +21,7 @@ use crate::operation::read::{Question, Read};
 use crate::operation::{Kind, Operation};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
-pub use entries::{Behind, Entries, First};
+pub use entries::{Entries, EntryPosition, First};
 
 /// Interval between two polls for changes made through another proxy.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The wait of a client.
 pub struct Waiting {
     /// The awaited thing.
-    pub awaited: Awaited,
+    pub awaited: AwaitedEvent,
     /// The keys that may hold it.
     pub keys: Vec<Box<[u8]>>,
     /// Whether the request has more than keys and a timeout, in which masters may find a mistake.
@@ -41,7 +41,7 @@ pub struct Waiting {
 }
 
 /// The thing that a client waits for.
-pub enum Awaited {
+pub enum AwaitedEvent {
     /// An element.
     Element {
         /// Takes the element out of the first key that has one.
@@ -160,7 +160,7 @@ impl Waiting {
     }
 
     fn withdraw(&self, withdrawal: &Withdrawal) {
-        if let Awaited::Entries(entries) = &self.awaited
+        if let AwaitedEvent::Entries(entries) = &self.awaited
             && let Some(request) = entries.request()
         {
             *withdrawal.request.borrow_mut() = request;
@@ -170,8 +170,8 @@ impl Waiting {
 
     async fn attempt(&self, asking: &Asking, target: &Target, is_blocked: bool) -> Reply {
         let (first, alone) = match &self.awaited {
-            Awaited::Element { first, alone } => (first, alone),
-            Awaited::Entries(entries) => return entries.attempt(self, asking, target).await,
+            AwaitedEvent::Element { first, alone } => (first, alone),
+            AwaitedEvent::Entries(entries) => return entries.attempt(self, asking, target).await,
         };
         let reply = asking.engine.run_now(first()).await;
         if !is_blocked || !is_of_wrong_type(&reply) {
@@ -199,8 +199,8 @@ impl Waiting {
 
     async fn is_worth_a_try(&self, worker: &Worker, changes: &Listener) -> bool {
         match &self.awaited {
-            Awaited::Element { .. } => self.is_there(worker).await,
-            Awaited::Entries(entries) => {
+            AwaitedEvent::Element { .. } => self.is_there(worker).await,
+            AwaitedEvent::Entries(entries) => {
                 let has_changed = entries.have_changed(self, worker).await;
                 if has_changed && entries.line == Line::Readers {
                     changes.nudge_others();
@@ -223,7 +223,7 @@ impl Waiting {
     }
 }
 
-impl Awaited {
+impl AwaitedEvent {
     fn line(&self) -> Line {
         match self {
             Self::Element { .. } => Line::Elements,

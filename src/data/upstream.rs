@@ -11,7 +11,7 @@ use super::advice::Notes;
 use super::health::Health;
 use super::sentinels::Inquiry;
 use super::whereabouts::{Tenure, Whereabouts};
-use crate::config::{Data, MasterTls, Place};
+use crate::config::{Data, DataPlace, MasterTls};
 use crate::masters::dial::{Connection, Dial as _, Network};
 use crate::masters::probe::login;
 use crate::net::tls::Unusable;
@@ -47,11 +47,11 @@ impl Upstream {
     pub fn of(settings: &Data, masters: &MasterTls) -> Result<Self, Unusable> {
         let tls = MasterTls { server_name: None, ..masters.clone() };
         let network = match &settings.address.place {
-            Place::Tcp(address) => Network::of(std::slice::from_ref(address), &tls)?,
-            Place::Unix(_) => Network::default(),
-            Place::Sentinel(sentinel) => Network::of(&sentinel.sentinels, &tls)?,
+            DataPlace::Tcp(address) => Network::of(std::slice::from_ref(address), &tls)?,
+            DataPlace::Unix(_) => Network::default(),
+            DataPlace::Sentinel(sentinel) => Network::of(&sentinel.sentinels, &tls)?,
         };
-        let is_followed = matches!(settings.address.place, Place::Sentinel(_));
+        let is_followed = matches!(settings.address.place, DataPlace::Sentinel(_));
         Ok(Self {
             settings: Arc::new(settings.clone()),
             network,
@@ -109,7 +109,7 @@ impl Upstream {
     /// Returns the client that asks the sentinels, if there are some.
     pub(super) fn inquiry(&self) -> Option<Inquiry<'_>> {
         match (&self.settings.address.place, self.whereabouts()) {
-            (Place::Sentinel(address), Some(whereabouts)) => {
+            (DataPlace::Sentinel(address), Some(whereabouts)) => {
                 Some(Inquiry { address, network: &self.network, whereabouts })
             }
             _ => None,
@@ -128,9 +128,9 @@ impl Upstream {
     async fn dial_patiently(&self) -> io::Result<Dialled> {
         let stream = match (&self.settings.address.place, self.whereabouts()) {
             (_, Some(whereabouts)) => return self.dial_master(whereabouts).await,
-            (Place::Tcp(address), None) => self.network.dial(address).await?,
-            (Place::Unix(path), None) => Connection::Unix(UnixStream::connect(path).await?),
-            (Place::Sentinel(_), None) => return Err(io::ErrorKind::Unsupported.into()),
+            (DataPlace::Tcp(address), None) => self.network.dial(address).await?,
+            (DataPlace::Unix(path), None) => Connection::Unix(UnixStream::connect(path).await?),
+            (DataPlace::Sentinel(_), None) => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Dialled { stream, tenure: None })
     }

@@ -16,8 +16,8 @@ use super::sweeping::Sweeping;
 use crate::catalogue::reserved::STAMPS;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::ballot::Ballot;
-use crate::operation::register::answer::{self, Head};
-use crate::operation::register::ask::{self, Words};
+use crate::operation::register::answer::{self, StampHead};
+use crate::operation::register::ask::{self, RequestWords};
 use crate::operation::register::{Lease, Place};
 use crate::operation::request::{self, Form, Number};
 use crate::resp::flat;
@@ -40,7 +40,7 @@ const REST: Duration = Duration::from_secs(2);
 const SLOWNESS: Duration = Duration::from_millis(50);
 
 /// How far all masters are with some keys; `None`: unknown.
-pub(super) type Shown = Vec<Option<Vec<Head>>>;
+pub(super) type Shown = Vec<Option<Vec<StampHead>>>;
 
 /// What is left to be looked at once more: of each key the newest state that was seen.
 struct Doubts {
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     /// How far each master is with `places` of database `db`; `None`: it cannot vote, or has not answered.
-    pub async fn heads(&self, db: u32, places: &[Place]) -> Vec<Option<Vec<Head>>> {
+    pub async fn heads(&self, db: u32, places: &[Place]) -> Vec<Option<Vec<StampHead>>> {
         let words = ask::heads(places);
         let masters = self.rules.quorum.everybody();
         let heads = masters.iter().map(|master| {
@@ -107,7 +107,7 @@ impl Engine {
         &self,
         master: MasterId,
         db: u32,
-        words: &Words,
+        words: &RequestWords,
     ) -> Option<Bytes> {
         for form in [Form::Sha, Form::Text] {
             let mut request = Vec::new();
@@ -258,7 +258,7 @@ fn newest(shown: &Shown, at: usize) -> Option<Ballot> {
 
 /// The masters that lack what was accepted under this ballot, or have lost its value.
 fn behind(shown: &Shown, at: usize, newest: Ballot, now_us: u64) -> MasterSet {
-    let is_behind = |heads: &[Head]| {
+    let is_behind = |heads: &[StampHead]| {
         let sight = &heads[at].sight;
         sight.state.accepted < newest || sight.is_lost(now_us)
     };

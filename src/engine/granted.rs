@@ -9,7 +9,7 @@ use super::flight::{Flight, OperationId};
 use super::link::Link;
 use crate::client::outbox::Target;
 use crate::decision::quorum::{MasterSet, turn};
-use crate::operation::debts::{Debt, Lease, Note, Over};
+use crate::operation::debts::{Debt, Note, OverLease, OwedLease};
 use crate::operation::{Operation, Owed, Then};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
@@ -17,7 +17,7 @@ use crate::time::clock::{self, Instant};
 /// Releases that masters are told once more, and when. All wait for as long, so a queue keeps them in order.
 #[derive(Default)]
 pub(super) struct Later {
-    queue: VecDeque<(Instant, Lease, MasterSet)>,
+    queue: VecDeque<(Instant, OwedLease, MasterSet)>,
 }
 
 /// The most that wait. Beyond it the oldest is told sooner.
@@ -72,7 +72,7 @@ impl Engine {
         if !now.union(later).is_empty() {
             self.note_over(flight, Note { db, attempt, end });
         }
-        let lease = Lease { db, key, over: Over::Attempt(attempt), end };
+        let lease = OwedLease { db, key, over: OverLease::Attempt(attempt), end };
         self.tell_over(&lease, now);
         if !later.is_empty() {
             let due = clock::now() + self.rules.patience;
@@ -134,7 +134,7 @@ impl Engine {
         }
     }
 
-    fn tell_over(&self, lease: &Lease, masters: MasterSet) {
+    fn tell_over(&self, lease: &OwedLease, masters: MasterSet) {
         for master in masters.iter() {
             self.links[master.index()].deliver(Debt::Lease(lease.clone()));
         }

@@ -8,7 +8,7 @@ use super::Engine;
 use super::lane::{Lost, Patience};
 use crate::client::outbox::Target;
 use crate::decision::quorum::MasterId;
-use crate::metrics::{Outcome, QuestionKind};
+use crate::metrics::{QuestionKind, VerdictKind};
 use crate::operation::verdict;
 use crate::resp::reply::Reply;
 use crate::time::clock;
@@ -87,9 +87,9 @@ impl Engine {
     pub fn answer_aside(&self, target: Target, key: &[u8], since_us: u64, reply: Reply) {
         self.see(clock::now());
         let outcome = match &reply {
-            Reply::Error(error) if verdict::is_undecided(error) => Outcome::Undecided,
-            Reply::Error(_) => Outcome::Refused,
-            _ => Outcome::Granted,
+            Reply::Error(error) if verdict::is_undecided(error) => VerdictKind::Undecided,
+            Reply::Error(_) => VerdictKind::Refused,
+            _ => VerdictKind::Granted,
         };
         self.metrics.verdict(QuestionKind::Read, outcome);
         self.took(&target, key, since_us);

@@ -5,7 +5,7 @@ use super::flight::Flight;
 use crate::catalogue::table;
 use crate::client::outbox::Target;
 use crate::decision::quorum::turn;
-use crate::metrics::{Outcome, QuestionKind};
+use crate::metrics::{QuestionKind, VerdictKind};
 use crate::operation::{Operation, verdict};
 use crate::resp::reply::Reply;
 
@@ -58,12 +58,14 @@ impl Engine {
         }
         let question = operation.kind.question();
         let outcome = match reply {
-            Reply::Error(error) if verdict::is_undecided(error) => Outcome::Undecided,
-            Reply::Error(_) => Outcome::Refused,
-            _ if question.is_about_a_change() && !operation.kind.has_changed() => Outcome::Refused,
-            _ => Outcome::Granted,
+            Reply::Error(error) if verdict::is_undecided(error) => VerdictKind::Undecided,
+            Reply::Error(_) => VerdictKind::Refused,
+            _ if question.is_about_a_change() && !operation.kind.has_changed() => {
+                VerdictKind::Refused
+            }
+            _ => VerdictKind::Granted,
         };
-        if (question, outcome) == (QuestionKind::Claim, Outcome::Refused) {
+        if (question, outcome) == (QuestionKind::Claim, VerdictKind::Refused) {
             self.metrics.contention.met(&operation.key);
         }
         self.metrics.verdict(question, outcome);

@@ -13,8 +13,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Engine;
 use super::sequential::large::Large;
-use super::sequential::numsub::Listeners;
-use super::sequential::walk::{Over, Walk};
+use super::sequential::numsub::NumSub;
+use super::sequential::walk::{Walk, WalkOver};
 use crate::client::outbox::{Order, Target};
 use crate::engine::sequential::unknown_command::Newer;
 
@@ -28,7 +28,7 @@ pub enum Aside {
     /// A command that only the masters know.
     Newer(Newer),
     /// Who listens to many channels.
-    Listeners(Listeners),
+    Listeners(NumSub),
 }
 
 /// Whom it asks, and what keeps it within limits.
@@ -104,8 +104,8 @@ impl Aside {
     pub fn key(&self) -> &[u8] {
         match self {
             Self::Walk(walk) => match &walk.over {
-                Over::Keys => b"",
-                Over::Hash(key) | Over::Set(key) | Over::SortedSet(key) => key,
+                WalkOver::Keys => b"",
+                WalkOver::Hash(key) | WalkOver::Set(key) | WalkOver::SortedSet(key) => key,
             },
             Self::Large(large) => large.key(),
             Self::Newer(newer) => newer.key(),
@@ -116,7 +116,7 @@ impl Aside {
     /// What it may overtake within its session: it takes several rounds.
     pub fn order(&self) -> Order {
         match self {
-            Self::Walk(Walk { over: Over::Keys, .. }) => Order::Alone,
+            Self::Walk(Walk { over: WalkOver::Keys, .. }) => Order::Alone,
             Self::Large(large) if large.keys.len() != 1 => Order::Alone,
             Self::Listeners(_) | Self::Newer(_) => Order::Alone,
             _ => Order::Rounds,

@@ -12,7 +12,7 @@ use super::comparing::Shown;
 use crate::decision::keyspace::slot::Sight;
 use crate::decision::keyspace::tombstone::{Sweep, alike};
 use crate::decision::register::ballot::Ballot;
-use crate::operation::register::answer::Head;
+use crate::operation::register::answer::StampHead;
 use crate::operation::register::promises::TOMBSTONE_AGE;
 use crate::operation::register::{Job, Place, ask};
 
@@ -80,7 +80,8 @@ impl Sweeping {
         let is_old = |at: &usize| heads.iter().all(|heads| self.is_old(&heads[*at], now_us));
         let old: Vec<usize> = (0..places.len()).filter(is_old).collect();
         let keys: Vec<Place> = old.iter().map(|at| places[*at].clone()).collect();
-        let sights = |heads: &&Vec<Head>| old.iter().map(|at| heads[*at].sight.clone()).collect();
+        let sights =
+            |heads: &&Vec<StampHead>| old.iter().map(|at| heads[*at].sight.clone()).collect();
         let sights: Vec<Vec<Sight<Job>>> = heads.iter().map(sights).collect();
         let sights: Vec<&[Sight<Job>]> = sights.iter().map(|sights| &sights[..]).collect();
         let members = engine.rules.quorum;
@@ -138,13 +139,13 @@ impl Sweeping {
     }
 
     /// What all members show, if they are all in, in one edition.
-    fn of_all<'a>(&self, engine: &Engine, shown: &'a Shown) -> Option<Vec<&'a Vec<Head>>> {
+    fn of_all<'a>(&self, engine: &Engine, shown: &'a Shown) -> Option<Vec<&'a Vec<StampHead>>> {
         let is_same = are_all_in(engine) && edition(engine) == self.edition;
         shown.iter().map(Option::as_ref).collect::<Option<_>>().filter(|_| is_same)
     }
 
     /// Whether nothing that is under way can have anything to do with a stamp.
-    fn is_old(&self, head: &Head, now_us: u64) -> bool {
+    fn is_old(&self, head: &StampHead, now_us: u64) -> bool {
         let youngest = head.promised.max(head.sight.state.accepted);
         youngest.counter.saturating_add(self.age.as_micros() as u64) < now_us
     }

@@ -16,7 +16,7 @@ impl Engine {
     /// same order, so that no two operations wait for each other.
     pub(super) fn take_turns(self: &Rc<Self>, flight: &mut Flight) {
         while let Some(key) = flight.operation.kind.turns().get(flight.turns).copied() {
-            let entry = self.turns.borrow_mut().enter(key, flight.id, turn::Kind::Alone);
+            let entry = self.turns.borrow_mut().enter(key, flight.id, turn::TurnKind::Alone);
             match entry {
                 turn::Entry::Now => flight.turns += 1,
                 turn::Entry::Wait => return self.waits_since_now(flight),

@@ -21,7 +21,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::channel::Topic;
-use crate::context::portable::State;
+use crate::context::portable::SessionState;
 use crate::net::sockets::SocketPlace;
 
 /// The version of this process.
@@ -70,7 +70,7 @@ pub enum HandoverMessage {
     /// A client. Its socket comes along, and so do bytes that were read from it but not processed.
     Client {
         /// State of its session.
-        state: Box<State>,
+        state: Box<SessionState>,
     },
     /// The successor goes on with this client.
     Taken {

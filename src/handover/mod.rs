@@ -22,7 +22,7 @@
 //! process at any time. The running one releases it before sending it, and takes it back if the new one does not accept
 //! it. Until `done` any step can fail, or the new process can die: the running one then serves on.
 //!
-//! This room has two doors into a session: [`State`](crate::context::portable::State) leaves one process, and
+//! This room has two doors into a session: [`State`](crate::context::portable::SessionState) leaves one process, and
 //! [`go_on_with`](crate::session::handover::go_on_with) resumes it in the other.
 //!
 //! * [`message`]: the messages between the two processes;

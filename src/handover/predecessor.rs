@@ -11,7 +11,7 @@ use super::message::{HandoverMessage, Loaded, VERSION, Wire, not_understood};
 use super::successor::Fate;
 use super::worker_control::{Helm, Phase};
 use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
-use crate::context::portable::{Connection, Departure};
+use crate::context::portable::{Departure, PortableConnection};
 use crate::context::shared::Shared;
 use crate::net::sockets::{Offer, handles};
 use crate::session::listener::Listeners;
@@ -43,7 +43,7 @@ struct Passage<'a> {
     helm: &'a Helm,
     shared: &'a Shared,
     /// Clients that were sent, and may not have been taken.
-    sent: VecDeque<Box<Connection>>,
+    sent: VecDeque<Box<PortableConnection>>,
     /// The scripts that the successor has.
     scripts: &'a mut HashSet<String>,
     moved: usize,

@@ -15,7 +15,7 @@ use super::message::{HandoverMessage, Loaded, ReceivedMessage, VERSION, Wire, no
 use super::predecessor::Predecessor;
 use super::worker_control::{Helm, Obeyed, Orders, Phase};
 use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
-use crate::context::portable::Connection;
+use crate::context::portable::PortableConnection;
 use crate::context::shared::Shared;
 use crate::net::socket_file;
 use crate::net::sockets::{Inherited, Offer, SocketKind, SocketPlace};
@@ -305,7 +305,7 @@ impl Successor<'_> {
         };
         let socket = sockets.pop().ok_or_else(not_understood)?;
         self.wire.send(&HandoverMessage::Taken { id: state.client.id })?;
-        self.helm.settle(Box::new(Connection { state: *state, unread: raw, socket }));
+        self.helm.settle(Box::new(PortableConnection { state: *state, unread: raw, socket }));
         Ok(())
     }
 

@@ -9,8 +9,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::catalogue::channel::Topic;
-use crate::context::portable::Connection;
 use crate::context::portable::Departure;
+use crate::context::portable::PortableConnection;
 
 /// A worker's treatment of its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) enum Order {
     /// Treat all clients like this.
     Phase(Phase),
     /// Take over one more client.
-    GoOnWith(Box<Connection>),
+    GoOnWith(Box<PortableConnection>),
     /// Listen to these topics, for subscribers that will come.
     Listen(Vec<Topic>),
     /// Stop listening: no more subscribers will come.
@@ -138,7 +138,7 @@ impl Helm {
     }
 
     /// Gives a client to a worker, to each in turn.
-    pub(crate) fn settle(&self, connection: Box<Connection>) {
+    pub(crate) fn settle(&self, connection: Box<PortableConnection>) {
         let worker = self.next.get() % self.workers.len();
         self.next.set(worker + 1);
         // A worker that is gone has no clients any more.

@@ -17,7 +17,7 @@ use super::pump::{lock, pass};
 use super::report::Report;
 use super::text;
 use crate::client::registry::Peer;
-use crate::config::{DataAddr, Place, Settings};
+use crate::config::{DataAddr, DataPlace, Settings};
 use crate::data::connection::Lost;
 use crate::data::upstream::Upstream;
 use crate::data::watch::{Onlooker, follow};
@@ -134,10 +134,10 @@ pub(super) fn report_since(observer: &Mutex<Observer>, began: Instant) -> Report
 /// Returns the data Redis as written in settings, without user and password.
 fn url(address: &DataAddr) -> String {
     match &address.place {
-        Place::Tcp(tcp) => {
+        DataPlace::Tcp(tcp) => {
             format!("{}://{tcp}/{}", if tcp.is_tls { "rediss" } else { "redis" }, address.db)
         }
-        Place::Unix(_) | Place::Sentinel(_) => address.to_string(),
+        DataPlace::Unix(_) | DataPlace::Sentinel(_) => address.to_string(),
     }
 }
 
@@ -150,7 +150,7 @@ async fn look(upstream: &Upstream) -> Result<(), Lost> {
 /// Starts to probe a master that sentinels name. It may become a replica before they know, which ends the connections
 /// to it. A Redis with a fixed address needs no probe besides its clients.
 fn watch_over(upstream: &Upstream) {
-    if matches!(upstream.settings().address.place, Place::Sentinel(_)) {
+    if matches!(upstream.settings().address.place, DataPlace::Sentinel(_)) {
         let onlooker = Onlooker { upstream: upstream.clone(), locks_go_on: false };
         tokio::task::spawn_local(async move { onlooker.look_for_ever().await });
     }

@@ -9,8 +9,8 @@ use sha1_smol::Sha1;
 
 use crate::acl::guard::Guard;
 
-use super::meaning::Shape;
-use super::program::{OfLibrary, Part, Program, Ttls, shebang, split_shebang};
+use super::meaning::LockMeaning;
+use super::program::{OfLibrary, Program, ProgramPart, Ttls, shebang, split_shebang};
 use super::recognise::recognise;
 
 /// A script and what it means. Shared with the operations that run it, which may outlive its place in the cache.
@@ -21,7 +21,7 @@ pub struct Script {
     /// The text as the client sent it.
     pub text: Bytes,
     /// Its meaning, if it has one.
-    pub shape: Option<Shape>,
+    pub shape: Option<LockMeaning>,
     /// The function that is called, if the text is that of a library. No client can call it by its SHA1.
     function: Option<OfLibrary>,
     /// Masters have taken it for Lua. A script with a meaning certainly is.
@@ -81,8 +81,8 @@ impl Script {
     }
 
     /// What a transaction makes a part of itself.
-    pub fn part(&self) -> Part<'_> {
-        Part { code: self.code(), function: self.function.as_ref() }
+    pub fn part(&self) -> ProgramPart<'_> {
+        ProgramPart { code: self.code(), function: self.function.as_ref() }
     }
 
     /// Whether a quorum of masters takes it for Lua.
@@ -357,7 +357,7 @@ mod tests {
         let mut cache = ScriptCache::new();
         let loaded = load(&mut cache, Bytes::from_static(RELEASE));
         assert_eq!(loaded.sha, RELEASE_SHA);
-        assert!(matches!(loaded.shape, Some(Shape::Release { .. })));
+        assert!(matches!(loaded.shape, Some(LockMeaning::Release { .. })));
         let found = cache.get(RELEASE_SHA.to_uppercase().as_bytes()).unwrap();
         assert!(Arc::ptr_eq(&loaded, &found));
         assert!(Arc::ptr_eq(&loaded, &cache.load(Bytes::from_static(RELEASE))));

@@ -6,7 +6,7 @@
 //! a missing key is `false`, `false == nil` is false, only `nil` and `false` fail a condition. An operation on symbols
 //! whose result depends on more than the world has no result, and the script no meaning.
 
-use super::meaning::{Arg, Value};
+use super::meaning::{Arg, ScriptValue};
 use super::syntax::{Block, Call, Command, Expression, Statement};
 
 /// The state of things when the script starts.
@@ -63,7 +63,7 @@ pub(super) struct Guard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) effect: Effect,
-    pub(super) answer: Value,
+    pub(super) answer: ScriptValue,
 }
 
 /// What became of the key.
@@ -380,14 +380,14 @@ impl Datum {
     }
 
     /// The reply that Redis makes of a returned value; `luaReplyToRedisReply` in `script_lua.c`.
-    fn answer(self) -> Option<Value> {
+    fn answer(self) -> Option<ScriptValue> {
         match self {
-            Datum::Nil | Datum::Bool(false) => Some(Value::Nil),
-            Datum::Bool(true) => Some(Value::Int(1)),
-            Datum::Int(number) => Some(Value::Int(number)),
-            Datum::Ok => Some(Value::Ok),
-            Datum::Text(text) => plain(&text).map(Value::Bulk),
-            Datum::Error(text) => Some(Value::Error(text)),
+            Datum::Nil | Datum::Bool(false) => Some(ScriptValue::Nil),
+            Datum::Bool(true) => Some(ScriptValue::Int(1)),
+            Datum::Int(number) => Some(ScriptValue::Int(number)),
+            Datum::Ok => Some(ScriptValue::Ok),
+            Datum::Text(text) => plain(&text).map(ScriptValue::Bulk),
+            Datum::Error(text) => Some(ScriptValue::Error(text)),
             _ => None,
         }
     }

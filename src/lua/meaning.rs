@@ -3,21 +3,21 @@
 /// What a recognised script does with `KEYS[1]`.
 ///
 /// A shape holds for one key and for well-formed arguments. Before running a script as its shape the caller makes sure
-/// that `numkeys` is 1, that at least [`arguments`](Shape::arguments) values follow the key, and that the TTL is a
+/// that `numkeys` is 1, that at least [`arguments`](LockMeaning::arguments) values follow the key, and that the TTL is a
 /// positive number of milliseconds. Otherwise the text has to run as it is: Lua and Redis then find the right error.
 /// A script that compares reads the key with `GET` or `GETRANGE`, and ends with `WRONGTYPE` where it is no string.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum LockMeaning {
     /// Delete the key if it holds the token.
     Release {
         /// The token the key must hold.
         token: Arg,
         /// The answer when the key was deleted.
-        deleted: Value,
+        deleted: ScriptValue,
         /// The answer when there is no such key.
-        missing: Value,
+        missing: ScriptValue,
         /// The answer when the key holds something else.
-        other: Value,
+        other: ScriptValue,
     },
     /// Prolong the key if it holds the token.
     Extend {
@@ -28,11 +28,11 @@ pub enum Shape {
         /// The command that prolongs.
         how: Prolong,
         /// The answer when the key was prolonged.
-        extended: Value,
+        extended: ScriptValue,
         /// The answer when there is no such key.
-        missing: Value,
+        missing: ScriptValue,
         /// The answer when the key holds something else.
-        other: Value,
+        other: ScriptValue,
     },
     /// Take the key if it is free: `SET NX PX` and nothing else.
     Claim {
@@ -41,9 +41,9 @@ pub enum Shape {
         /// The TTL in milliseconds.
         ttl: Arg,
         /// The answer when the key was free.
-        granted: Value,
+        granted: ScriptValue,
         /// The answer when the key exists, whatever it holds.
-        refused: Value,
+        refused: ScriptValue,
     },
     /// Take the key if it is free, prolong it if it is the caller's own already.
     Acquire {
@@ -58,21 +58,23 @@ pub enum Shape {
         /// What makes an existing key the caller's own.
         own: Own,
         /// The answer when the key was free and has been taken.
-        created: Value,
+        created: ScriptValue,
         /// The answer when the key was the caller's own and has been prolonged.
-        extended: Value,
+        extended: ScriptValue,
         /// The answer when nothing was done.
-        refused: Value,
+        refused: ScriptValue,
     },
 }
 
-impl Shape {
+impl LockMeaning {
     /// How many values of `ARGV` the script reads: with fewer of them Lua would see nil.
     pub fn arguments(&self) -> usize {
         let last = match self {
-            Shape::Release { token, .. } => *token,
-            Shape::Extend { token, ttl, .. } | Shape::Claim { token, ttl, .. } => *token.max(ttl),
-            Shape::Acquire { token, ttl, create, own, .. } => {
+            LockMeaning::Release { token, .. } => *token,
+            LockMeaning::Extend { token, ttl, .. } | LockMeaning::Claim { token, ttl, .. } => {
+                *token.max(ttl)
+            }
+            LockMeaning::Acquire { token, ttl, create, own, .. } => {
                 let conditions = [create.arg(), own.arg()].into_iter().flatten();
                 conditions.fold(*token.max(ttl), Arg::max)
             }
@@ -104,7 +106,7 @@ impl Arg {
 
 /// What a script answers in one of its outcomes: each library has its own convention, and reads nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum ScriptValue {
     /// An integer. Lua's `true` becomes 1.
     Int(i64),
     /// The status reply `OK`, as `SET` gives it.
@@ -126,7 +128,7 @@ pub enum Prolong {
     SetPx,
 }
 
-/// Whether [`Shape::Acquire`] takes a free key.
+/// Whether [`LockMeaning::Acquire`] takes a free key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Create {
     /// It always does.

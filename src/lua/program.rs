@@ -112,7 +112,7 @@ impl OfLibrary {
 
 /// A text that is run in a transaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct ProgramPart<'a> {
     /// Without its shebang.
     pub code: &'a [u8],
     /// The function that is called, if it is a library.
@@ -155,7 +155,7 @@ impl Program {
         let wrapped = Wrapped {
             frame: Frame::of(scan.makes_up_keys),
             parameters,
-            names: open.names(&[Part { code: script, function: None }]),
+            names: open.names(&[ProgramPart { code: script, function: None }]),
             before,
             disarms: names::set_metatables(script),
             lines: line_feeds(text) + 1,
@@ -203,20 +203,25 @@ impl Program {
     pub fn function(code: &[u8], function: &OfLibrary, ttls: Ttls, guard: Option<&Guard>) -> Self {
         let is_read_only = function.is_read_only();
         let shebang = if is_read_only { String::new() } else { shebang::spelled(function.flags) };
-        let part = Part { code, function: Some(function) };
+        let part = ProgramPart { code, function: Some(function) };
         let program = Self::of_library(part, shebang.as_bytes(), ttls, guard);
         Self { is_read_only, ..program }
     }
 
     /// A library's `code` that tells which functions it registers, or why it does not. It changes nothing.
     pub fn registration(code: &[u8], ttls: Ttls, guard: Option<&Guard>) -> Self {
-        Self::of_library(Part { code, function: None }, b"", ttls, guard)
+        Self::of_library(ProgramPart { code, function: None }, b"", ttls, guard)
     }
 
     /// All that a library calls is looked at: what `redis` is depends on whether it is loaded or called.
-    fn of_library(part: Part<'_>, shebang: &[u8], ttls: Ttls, guard: Option<&Guard>) -> Self {
+    fn of_library(
+        part: ProgramPart<'_>,
+        shebang: &[u8],
+        ttls: Ttls,
+        guard: Option<&Guard>,
+    ) -> Self {
         let code = &*assigned::refused(part.code);
-        let part = Part { code, ..part };
+        let part = ProgramPart { code, ..part };
         let mut scan = Scan::of_library(part.code);
         scan.is_dynamic = true;
         scan.sees_globals |= names::lead_to_globals(part.code);
@@ -238,21 +243,22 @@ impl Program {
     /// last line of each of them in it. A guard keeps them to the rules of a user; it is not about the
     /// commands beside them.
     pub fn transaction(
-        scripts: &[Part<'_>],
+        scripts: &[ProgramPart<'_>],
         ttls: Ttls,
         guard: Option<&Guard>,
         databases: Databases,
     ) -> (Self, Vec<(usize, usize)>) {
         let renamed: Vec<_> = scripts.iter().map(|part| assigned::refused(part.code)).collect();
         let parts = scripts.iter().zip(&renamed);
-        let scripts = &parts.map(|(part, code)| Part { code, ..*part }).collect::<Vec<_>>()[..];
-        let lead = |script: &Part<'_>| names::lead_to_globals(script.code);
+        let scripts =
+            &parts.map(|(part, code)| ProgramPart { code, ..*part }).collect::<Vec<_>>()[..];
+        let lead = |script: &ProgramPart<'_>| names::lead_to_globals(script.code);
         let open = Open { guard, globals: scripts.iter().any(lead) };
         let parameters = if open.globals { names::GIVEN } else { "redis,KEYS,ARGV" };
         // What comes before anything of ours cannot see it.
         let mut text = b"local scripts={\n".to_vec();
         let (mut places, mut line) = (Vec::new(), line_feeds(&text) + 1);
-        for Part { code: script, .. } in scripts {
+        for ProgramPart { code: script, .. } in scripts {
             let last = line + line_feeds(script);
             places.push((line, last));
             text.extend_from_slice(
@@ -266,7 +272,7 @@ impl Program {
         text.extend_from_slice(EXPLAIN.as_bytes());
         text.extend_from_slice(open.scripts(scripts).as_bytes());
         text.extend_from_slice(compact(include_str!("program/transaction.lua")).as_bytes());
-        let makes_up = |part: &Part<'_>| match part.function {
+        let makes_up = |part: &ProgramPart<'_>| match part.function {
             Some(_) => Scan::of_library(part.code).makes_up_keys,
             None => Scan::of(part.code).makes_up_keys,
         };
@@ -458,7 +464,7 @@ impl Open<'_> {
     }
 
     /// Declares the names to look for on the masters, one text for each script.
-    fn names(&self, scripts: &[Part<'_>]) -> String {
+    fn names(&self, scripts: &[ProgramPart<'_>]) -> String {
         if self.guard.is_none() {
             return String::new();
         }
@@ -467,7 +473,7 @@ impl Open<'_> {
     }
 
     /// Declares `opened`, which makes the program of the script with this number in a transaction.
-    fn scripts(&self, scripts: &[Part<'_>]) -> String {
+    fn scripts(&self, scripts: &[ProgramPart<'_>]) -> String {
         let mut lua = self.functions();
         let given = if self.guard.is_some() { "guarded(redis)" } else { "redis" };
         let known = |opened: &str| match self.guard {

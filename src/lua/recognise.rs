@@ -1,11 +1,11 @@
 //! From what a script does in every state of the key to the shape it has.
 
 use super::effects::{Effect, Held, Holder, Outcome, Questions, World, run};
-use super::meaning::{Arg, Create, Own, Prolong, Shape};
+use super::meaning::{Arg, Create, LockMeaning, Own, Prolong};
 use super::syntax::{Block, parse};
 
 /// The meaning of a lock script, if it has exactly one of the known shapes.
-pub fn recognise(text: &[u8]) -> Option<Shape> {
+pub fn recognise(text: &[u8]) -> Option<LockMeaning> {
     if text.len() > MAX_TEXT_BYTES {
         return None;
     }
@@ -37,7 +37,7 @@ impl Study {
     }
 
     /// No shape touches a key that somebody else holds.
-    fn shape(self) -> Option<Shape> {
+    fn shape(self) -> Option<LockMeaning> {
         if self.theirs.effect != Effect::Nothing {
             return None;
         }
@@ -52,10 +52,10 @@ impl Study {
         }
     }
 
-    fn release(self) -> Option<Shape> {
+    fn release(self) -> Option<LockMeaning> {
         let token = self.sole_token()?;
         self.parts(token, None, None)?;
-        Some(Shape::Release {
+        Some(LockMeaning::Release {
             token,
             deleted: self.ours.answer,
             missing: self.missing.answer,
@@ -63,11 +63,11 @@ impl Study {
         })
     }
 
-    fn extend(self) -> Option<Shape> {
+    fn extend(self) -> Option<LockMeaning> {
         let token = self.sole_token()?;
         let (how, ttl) = prolongation(self.ours.effect, token)?;
         self.parts(token, Some(ttl), None)?;
-        Some(Shape::Extend {
+        Some(LockMeaning::Extend {
             token,
             ttl,
             how,
@@ -77,10 +77,10 @@ impl Study {
         })
     }
 
-    fn claim(self, token: Arg, ttl: Arg) -> Option<Shape> {
+    fn claim(self, token: Arg, ttl: Arg) -> Option<LockMeaning> {
         self.parts(token, Some(ttl), None)?;
         let unconditional = self.questions.holder.is_none() && self.questions.guard.is_none();
-        (unconditional && self.ours == self.theirs).then_some(Shape::Claim {
+        (unconditional && self.ours == self.theirs).then_some(LockMeaning::Claim {
             token,
             ttl,
             granted: self.missing.answer,
@@ -88,14 +88,14 @@ impl Study {
         })
     }
 
-    fn acquire(self, token: Arg, ttl: Arg) -> Option<Shape> {
+    fn acquire(self, token: Arg, ttl: Arg) -> Option<LockMeaning> {
         let own = self.own(token)?;
         let create = self.create()?;
         let (how, _) = prolongation(self.ours.effect, token)?;
         self.parts(token, Some(ttl), own.arg())?;
         // `PEXPIRE` would leave the old value where only its beginning is the caller's.
         let same_value_after = own == Own::SameToken || how == Prolong::SetPx;
-        same_value_after.then_some(Shape::Acquire {
+        same_value_after.then_some(LockMeaning::Acquire {
             token,
             ttl,
             how,
@@ -169,18 +169,18 @@ mod tests {
 
     use super::*;
     use crate::lua::known_scripts::{self, Known};
-    use crate::lua::meaning::Value;
+    use crate::lua::meaning::ScriptValue;
 
     fn arg(index: i64) -> Arg {
         Arg::from_lua(index).unwrap()
     }
 
-    fn release(deleted: Value, missing: Value, other: Value) -> Shape {
-        Shape::Release { token: arg(1), deleted, missing, other }
+    fn release(deleted: ScriptValue, missing: ScriptValue, other: ScriptValue) -> LockMeaning {
+        LockMeaning::Release { token: arg(1), deleted, missing, other }
     }
 
-    fn extend(how: Prolong, extended: Value, refused: Value) -> Shape {
-        Shape::Extend {
+    fn extend(how: Prolong, extended: ScriptValue, refused: ScriptValue) -> LockMeaning {
+        LockMeaning::Extend {
             token: arg(1),
             ttl: arg(2),
             how,
@@ -190,22 +190,36 @@ mod tests {
         }
     }
 
-    fn acquire(how: Prolong, created: Value, extended: Value, refused: Value) -> Shape {
+    fn acquire(
+        how: Prolong,
+        created: ScriptValue,
+        extended: ScriptValue,
+        refused: ScriptValue,
+    ) -> LockMeaning {
         let (create, own) = (Create::Always, Own::SameToken);
-        Shape::Acquire { token: arg(1), ttl: arg(2), how, create, own, created, extended, refused }
+        LockMeaning::Acquire {
+            token: arg(1),
+            ttl: arg(2),
+            how,
+            create,
+            own,
+            created,
+            extended,
+            refused,
+        }
     }
 
-    fn acquire_if_told() -> Shape {
-        let mut shape = acquire(Prolong::SetPx, Value::Ok, Value::Ok, Value::Nil);
-        if let Shape::Acquire { create, .. } = &mut shape {
+    fn acquire_if_told() -> LockMeaning {
+        let mut shape = acquire(Prolong::SetPx, ScriptValue::Ok, ScriptValue::Ok, ScriptValue::Nil);
+        if let LockMeaning::Acquire { create, .. } = &mut shape {
             *create = Create::IfArg { arg: arg(3), equals: b"yes".to_vec() };
         }
         shape
     }
 
-    fn acquire_by_prefix() -> Shape {
-        let mut shape = acquire(Prolong::SetPx, Value::Ok, Value::Ok, Value::Nil);
-        if let Shape::Acquire { own, ttl, .. } = &mut shape {
+    fn acquire_by_prefix() -> LockMeaning {
+        let mut shape = acquire(Prolong::SetPx, ScriptValue::Ok, ScriptValue::Ok, ScriptValue::Nil);
+        if let LockMeaning::Acquire { own, ttl, .. } = &mut shape {
             *own = Own::SamePrefix { length: arg(2) };
             *ttl = arg(3);
         }
@@ -213,11 +227,11 @@ mod tests {
     }
 
     /// Every known script with the shape it has.
-    fn expected() -> Vec<(&'static Known, Shape)> {
+    fn expected() -> Vec<(&'static Known, LockMeaning)> {
         use Prolong::{Pexpire, SetPx};
-        use Value::{Int, Nil, Ok};
-        let error = || Value::Error("ERR ERROR".to_owned());
-        let claim = Shape::Claim { token: arg(1), ttl: arg(2), granted: Ok, refused: Nil };
+        use ScriptValue::{Int, Nil, Ok};
+        let error = || ScriptValue::Error("ERR ERROR".to_owned());
+        let claim = LockMeaning::Claim { token: arg(1), ttl: arg(2), granted: Ok, refused: Nil };
         let groups = [
             (known_scripts::RELEASES, release(Int(1), Int(0), Int(0))),
             (known_scripts::RELEASES_THAT_TELL_MISSING, release(Int(1), Int(-1), Int(0))),
@@ -235,7 +249,7 @@ mod tests {
             (known_scripts::ACQUIRES_BY_PREFIX, acquire_by_prefix()),
             (
                 known_scripts::ACQUIRES_IN_BULKS,
-                acquire(SetPx, Ok, Value::Bulk("OK".to_owned()), Nil),
+                acquire(SetPx, Ok, ScriptValue::Bulk("OK".to_owned()), Nil),
             ),
         ];
         groups
@@ -280,7 +294,7 @@ mod tests {
              if held then if held == ARGV[1] then redis.call('del', KEYS[1]) local held = 1 return held end end return 0",
         ];
         for text in same {
-            let expected = release(Value::Int(1), Value::Int(0), Value::Int(0));
+            let expected = release(ScriptValue::Int(1), ScriptValue::Int(0), ScriptValue::Int(0));
             assert_eq!(recognise(text.as_bytes()), Some(expected), "{text}");
         }
     }
@@ -288,7 +302,7 @@ mod tests {
     #[test]
     fn arguments_are_told_apart() {
         let text = "if redis.call('get', KEYS[1]) == ARGV[3] then return redis.call('pexpire', KEYS[1], ARGV[2]) end";
-        let Some(Shape::Extend { token, ttl, .. }) = recognise(text.as_bytes()) else {
+        let Some(LockMeaning::Extend { token, ttl, .. }) = recognise(text.as_bytes()) else {
             panic!("not an extend")
         };
         assert_eq!((token.position(), ttl.position()), (2, 1));

@@ -19,7 +19,7 @@ use crate::config::{ColdStart, MasterAddr, Settings};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::mark::{Mark, Proof};
-use crate::decision::roster::noted::Note;
+use crate::decision::roster::noted::ClockNote;
 use crate::decision::roster::roster::{Roster, Standing as Seat};
 use crate::decision::roster::seats::{Seats, is_strange};
 use crate::decision::roster::term::Term;
@@ -108,7 +108,7 @@ pub struct MasterSight {
     /// Whether a proxy of the previous version is connected.
     pub has_older: bool,
     /// Another proxy's note about the clocks on this master, if one was requested.
-    pub note: Option<Note>,
+    pub note: Option<ClockNote>,
 }
 
 /// State used only for display or for waiting.
@@ -441,7 +441,7 @@ impl Electorate {
     }
 
     /// Returns the note to leave on a master about all clocks, if the master votes.
-    pub(super) fn note_for(&self, master: MasterId) -> Option<Note> {
+    pub(super) fn note_for(&self, master: MasterId) -> Option<ClockNote> {
         let state = self.state();
         let voters = state.term.voters();
         let now_us = self.unix_time.elapsed_us(clock::now());

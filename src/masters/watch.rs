@@ -20,7 +20,7 @@ use super::roster::marks::{self, Keys, Marks};
 use crate::catalogue::reserved::CLOCKS;
 use crate::config::MasterAddr;
 use crate::decision::quorum::MasterId;
-use crate::decision::roster::noted::Note;
+use crate::decision::roster::noted::ClockNote;
 
 /// Interval between probes of a master.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -158,12 +158,12 @@ impl MasterWatch {
     async fn exchange_notes(
         &self,
         connection: &mut MultiplexedConnection,
-    ) -> RedisResult<Option<Note>> {
+    ) -> RedisResult<Option<ClockNote>> {
         if self.electorate.wants_notes() {
             let noted: Option<Vec<u8>> =
                 redis::cmd("GET").arg(CLOCKS).query_async(connection).await?;
             let text = noted.and_then(|noted| String::from_utf8(noted).ok());
-            return Ok(text.and_then(|text| Note::parse(&text)));
+            return Ok(text.and_then(|text| ClockNote::parse(&text)));
         }
         if let Some(note) = self.electorate.note_for(self.master) {
             let mut set = redis::cmd("SET");

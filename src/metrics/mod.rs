@@ -96,7 +96,7 @@ impl QuestionKind {
 
 /// Outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum VerdictKind {
     /// A quorum carried it out.
     Granted,
     /// A quorum settled on an answer, and it was no.
@@ -105,7 +105,7 @@ pub enum Outcome {
     Undecided,
 }
 
-impl Outcome {
+impl VerdictKind {
     /// All outcomes, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Granted, Self::Refused, Self::Undecided];
 
@@ -126,7 +126,7 @@ pub struct Metrics {
     requests: Vec<[Count; 2]>,
     /// Latencies by the command's place.
     latencies: Vec<Histogram>,
-    verdicts: [[Count; Outcome::ALL.len()]; QuestionKind::ALL.len()],
+    verdicts: [[Count; VerdictKind::ALL.len()]; QuestionKind::ALL.len()],
     masters: Vec<MasterMetrics>,
     /// Rounds repeated because no client had won, by question.
     retries: [Count; QuestionKind::ALL.len()],
@@ -224,12 +224,12 @@ impl Metrics {
     }
 
     /// Counts a decided question.
-    pub fn verdict(&self, question: QuestionKind, outcome: Outcome) {
+    pub fn verdict(&self, question: QuestionKind, outcome: VerdictKind) {
         self.verdicts[question as usize][outcome as usize].one();
     }
 
     /// Number of questions of this kind with this outcome.
-    pub fn verdicts(&self, question: QuestionKind, outcome: Outcome) -> u64 {
+    pub fn verdicts(&self, question: QuestionKind, outcome: VerdictKind) -> u64 {
         self.verdicts[question as usize][outcome as usize].get()
     }
 
@@ -266,12 +266,12 @@ mod tests {
     fn every_question_and_outcome_has_a_place_of_its_own() {
         let metrics = Metrics::new(1);
         for question in QuestionKind::ALL {
-            for outcome in Outcome::ALL {
+            for outcome in VerdictKind::ALL {
                 metrics.verdict(question, outcome);
                 assert_eq!(metrics.verdicts(question, outcome), 1, "{question:?} {outcome:?}");
             }
         }
         assert!(QuestionKind::ALL.iter().enumerate().all(|(place, it)| *it as usize == place));
-        assert!(Outcome::ALL.iter().enumerate().all(|(place, it)| *it as usize == place));
+        assert!(VerdictKind::ALL.iter().enumerate().all(|(place, it)| *it as usize == place));
     }
 }

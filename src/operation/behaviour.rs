@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::lock_request::Wish;
+use super::lock_request::LockRequest;
 use super::on_register::Instead;
 use super::program::Message;
 use super::register::Place;
@@ -63,8 +63,8 @@ pub trait Behaviour: Debug {
     fn question(&self) -> QuestionKind;
 
     /// Returns what its client wants of a lock.
-    fn wish(&self) -> Wish {
-        Wish::Look
+    fn wish(&self) -> LockRequest {
+        LockRequest::Look
     }
 
     /// Returns the round that answers belong to now.
@@ -146,7 +146,7 @@ pub trait Behaviour: Debug {
     }
 
     /// Returns how it takes its turn on its key, or `None` if it needs none.
-    fn turn(&self) -> Option<turn::Kind> {
+    fn turn(&self) -> Option<turn::TurnKind> {
         None
     }
 

@@ -3,7 +3,7 @@
 use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::lease_looks::STAMPED;
-use super::lock_request::Wish;
+use super::lock_request::LockRequest;
 use super::on_register::Instead;
 use super::request::{self, Form, Number};
 use super::verdict::{Others, Trouble};
@@ -111,7 +111,7 @@ impl Claim {
         }
     }
 
-    fn next(&mut self, rules: &Rules, next: decision::Next) -> Next {
+    fn next(&mut self, rules: &Rules, next: decision::ClaimNext) -> Next {
         let is_other = self.sent.as_ref().is_some_and(|sent| !sent.others.is_empty());
         let then = match next.step {
             Step::Held | Step::Pause if is_other => Then::Otherwise,
@@ -153,16 +153,16 @@ impl Behaviour for Claim {
     }
 
     /// What its client wants.
-    fn wish(&self) -> Wish {
+    fn wish(&self) -> LockRequest {
         let (token, how) = (self.token.clone(), self.how);
         let ttl_ms = Some(self.ttl_ms);
-        Wish::Claim { token, ttl_ms, how, replies: Replies::clone(&self.replies) }
+        LockRequest::Claim { token, ttl_ms, how, replies: Replies::clone(&self.replies) }
     }
 
     /// Claims of equal meaning share turns; those that a held key may still grant go alone, and
     /// need no turn: they are decided in one round, in which no two of one worker can split a vote.
-    fn turn(&self) -> Option<turn::Kind> {
-        (self.how == How::IfFree).then_some(turn::Kind::Claim)
+    fn turn(&self) -> Option<turn::TurnKind> {
+        (self.how == How::IfFree).then_some(turn::TurnKind::Claim)
     }
 
     /// This claim has lost together with one that got `reply`: with the same error, or refused.

@@ -23,7 +23,7 @@ const MAX_DEFERRED_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub enum Debt {
     /// A value is to be deleted.
-    Lease(Lease),
+    Lease(OwedLease),
     /// It is to be kept in mind that an attempt is over.
     Note(Note),
 }
@@ -41,20 +41,20 @@ pub struct Note {
 
 /// A lease that is over.
 #[derive(Clone, Debug)]
-pub struct Lease {
+pub struct OwedLease {
     /// Database of the key.
     pub db: u32,
     /// The key.
     pub key: Box<[u8]>,
     /// How much of it is over.
-    pub over: Over,
+    pub over: OverLease,
     /// When the key is gone by itself.
     pub end: Instant,
 }
 
-/// See [`Lease`].
+/// See [`OwedLease`].
 #[derive(Clone, Debug)]
-pub enum Over {
+pub enum OverLease {
     /// Exactly this value, tag and token: an attempt is taken back that nothing has confirmed.
     Value(Box<[u8]>),
     /// The attempt, however often it was prolonged: its holder has given it back.
@@ -73,10 +73,10 @@ impl Debt {
     /// Appends the request.
     pub fn encode(&self, form: Form, out: &mut Vec<u8>) {
         match self {
-            Self::Lease(Lease { key, over: Over::Value(value), .. }) => {
+            Self::Lease(OwedLease { key, over: OverLease::Value(value), .. }) => {
                 request::take_back(out, form, key, value);
             }
-            Self::Lease(Lease { key, over: Over::Attempt(attempt), .. }) => {
+            Self::Lease(OwedLease { key, over: OverLease::Attempt(attempt), .. }) => {
                 request::deliver(out, form, key, *attempt);
             }
             Self::Note(note) => {
@@ -102,11 +102,11 @@ impl Debt {
     }
 }
 
-impl Lease {
+impl OwedLease {
     fn bytes(&self) -> usize {
         let value = match &self.over {
-            Over::Value(value) => value.len(),
-            Over::Attempt(_) => size_of::<Attempt>(),
+            OverLease::Value(value) => value.len(),
+            OverLease::Attempt(_) => size_of::<Attempt>(),
         };
         self.key.len() + value
     }
@@ -172,19 +172,19 @@ mod tests {
         Attempt::new(WorkerId::new(1), 2)
     }
 
-    fn debt(over: Over, end: Instant) -> Debt {
-        Debt::Lease(Lease { db: 3, key: (*b"k").into(), over, end })
+    fn debt(over: OverLease, end: Instant) -> Debt {
+        Debt::Lease(OwedLease { db: 3, key: (*b"k").into(), over, end })
     }
 
     fn take_back(end: Instant) -> Debt {
-        debt(Over::Value((*b"t").into()), end)
+        debt(OverLease::Value((*b"t").into()), end)
     }
 
     #[test]
     fn what_is_kept_is_bounded_by_its_bytes_too() {
         let now = clock::now();
         let large =
-            |bytes: usize| debt(Over::Value(vec![b't'; bytes - 1].into()), now + 60 * SECOND);
+            |bytes: usize| debt(OverLease::Value(vec![b't'; bytes - 1].into()), now + 60 * SECOND);
         let mut deferred = Deferred::default();
         for _ in 0..4 {
             deferred.push(large(MAX_DEFERRED_BYTES / 4), now);
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn every_debt_is_a_request() {
         let now = clock::now();
-        let release = debt(Over::Attempt(attempt()), now);
+        let release = debt(OverLease::Attempt(attempt()), now);
         assert_eq!((release.db(), release.bytes()), (3, 1 + size_of::<Attempt>()));
         let note = Debt::Note(Note { db: 3, attempt: attempt(), end: now });
         assert_eq!((note.db(), note.bytes()), (3, size_of::<Note>()));

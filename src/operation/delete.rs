@@ -7,7 +7,7 @@ use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::claim::held_as;
 use super::lease_looks::{STAMPED, Shown, longer, vote};
-use super::lock_request::Wish;
+use super::lock_request::LockRequest;
 use super::on_register::Instead;
 use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
@@ -125,8 +125,8 @@ impl Behaviour for Delete {
         QuestionKind::Release
     }
 
-    fn wish(&self) -> Wish {
-        Wish::Delete
+    fn wish(&self) -> LockRequest {
+        LockRequest::Delete
     }
 
     /// A deletion names the attempt, and without a name it leaves alone what has a tag or a stamp.

@@ -20,7 +20,7 @@ const ENVELOPE_BYTES: usize = MAGIC.len() + 8 + 8;
 
 /// Names one message among all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp {
+pub struct MessageStamp {
     /// One worker of one proxy, from its start to its end.
     pub publisher: u64,
     /// 1 for its first message.
@@ -45,14 +45,14 @@ impl Default for Stamps {
 
 impl Stamps {
     /// One that was never used.
-    pub fn next(&self) -> Stamp {
+    pub fn next(&self) -> MessageStamp {
         self.last.set(self.last.get() + 1);
-        Stamp { publisher: self.publisher, sequence: self.last.get() }
+        MessageStamp { publisher: self.publisher, sequence: self.last.get() }
     }
 }
 
 /// Puts `message` into its envelope.
-pub fn seal(stamp: Stamp, message: &[u8]) -> Vec<u8> {
+pub fn seal(stamp: MessageStamp, message: &[u8]) -> Vec<u8> {
     let mut sealed = Vec::with_capacity(ENVELOPE_BYTES + message.len());
     sealed.extend_from_slice(&MAGIC);
     sealed.extend_from_slice(&stamp.publisher.to_be_bytes());
@@ -62,12 +62,12 @@ pub fn seal(stamp: Stamp, message: &[u8]) -> Vec<u8> {
 }
 
 /// Takes a message out of its envelope; without a stamp when it has none.
-pub fn open(mut payload: Bytes) -> (Option<Stamp>, Bytes) {
+pub fn open(mut payload: Bytes) -> (Option<MessageStamp>, Bytes) {
     if payload.len() < ENVELOPE_BYTES || !payload.starts_with(&MAGIC) {
         return (None, payload);
     }
     payload.advance(MAGIC.len());
-    let stamp = Stamp { publisher: payload.get_u64(), sequence: payload.get_u64() };
+    let stamp = MessageStamp { publisher: payload.get_u64(), sequence: payload.get_u64() };
     (Some(stamp), payload)
 }
 
@@ -80,22 +80,22 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_sealed_is_opened(publisher: u64, sequence: u64, message: Vec<u8>) {
-            let stamp = Stamp { publisher, sequence };
+            let stamp = MessageStamp { publisher, sequence };
             let (opened, bytes) = open(seal(stamp, &message).into());
             prop_assert_eq!((opened, &bytes[..]), (Some(stamp), &message[..]));
         }
 
         #[test]
         fn an_envelope_that_was_cut_is_a_message(len in 0..ENVELOPE_BYTES) {
-            let sealed = seal(Stamp { publisher: 1, sequence: 2 }, b"");
+            let sealed = seal(MessageStamp { publisher: 1, sequence: 2 }, b"");
             prop_assert_eq!(open(sealed[..len].to_vec().into()), (None, sealed[..len].to_vec().into()));
         }
     }
 
     #[test]
     fn a_message_that_looks_sealed_survives() {
-        let inner = seal(Stamp { publisher: 1, sequence: 1 }, b"text");
-        let (_, message) = open(seal(Stamp { publisher: 2, sequence: 1 }, &inner).into());
+        let inner = seal(MessageStamp { publisher: 1, sequence: 1 }, b"text");
+        let (_, message) = open(seal(MessageStamp { publisher: 2, sequence: 1 }, &inner).into());
         assert_eq!(message, inner);
     }
 

@@ -7,7 +7,7 @@ use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::claim::held_as;
 use super::lease_looks::STAMPED;
-use super::lock_request::Wish;
+use super::lock_request::LockRequest;
 use super::on_register::Instead;
 use super::request::{self, Form, Number};
 use super::verdict::{Others, Trouble};
@@ -131,9 +131,9 @@ impl Behaviour for Extend {
     }
 
     /// What its client wants.
-    fn wish(&self) -> Wish {
+    fn wish(&self) -> LockRequest {
         let (token, refused) = (self.token.clone(), self.replies.missing.clone());
-        Wish::Extend { token, ttl_ms: self.ttl_ms, refused }
+        LockRequest::Extend { token, ttl_ms: self.ttl_ms, refused }
     }
 
     fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant) {

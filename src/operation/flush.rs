@@ -3,7 +3,7 @@
 use super::Asked;
 use super::behaviour::Behaviour;
 use super::behaviour::On;
-use super::lock_request::Wish;
+use super::lock_request::LockRequest;
 use super::register::ask;
 use super::request::Form;
 use super::verdict::{Others, Trouble};
@@ -113,8 +113,8 @@ impl Behaviour for Flush {
         QuestionKind::Program
     }
 
-    fn wish(&self) -> Wish {
-        Wish::Other
+    fn wish(&self) -> LockRequest {
+        LockRequest::Other
     }
 
     fn round(&self) -> u8 {

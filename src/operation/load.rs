@@ -7,13 +7,13 @@ use super::Asked;
 use super::Kind;
 use super::behaviour::Behaviour;
 use super::behaviour::On;
-use super::lock_request::Wish;
+use super::lock_request::LockRequest;
 use super::program::Program;
 use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
 use super::{Next, Received, Rules};
 use crate::client::outbox::Order;
-use crate::decision::quorum::read::{Read, Verdict};
+use crate::decision::quorum::read::{QuorumRead, Verdict};
 use crate::lua::Script;
 use crate::lua::canonical::Canonical;
 use crate::metrics::QuestionKind;
@@ -27,7 +27,7 @@ pub struct Load {
     script: Arc<Script>,
     then: Then,
     /// Why it is not Lua, by master.
-    verdicts: Option<Read<Option<Box<[u8]>>>>,
+    verdicts: Option<QuorumRead<Option<Box<[u8]>>>>,
     trouble: Trouble,
 }
 
@@ -151,8 +151,8 @@ impl Behaviour for Load {
         true
     }
 
-    fn wish(&self) -> Wish {
-        if self.runs() { Wish::Other } else { Wish::Look }
+    fn wish(&self) -> LockRequest {
+        if self.runs() { LockRequest::Other } else { LockRequest::Look }
     }
 
     /// Whether the program behind it is refused for the number of its keys.
@@ -171,7 +171,7 @@ impl Behaviour for Load {
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
         let On { rules, .. } = on;
         let asked = asked.voters;
-        self.verdicts = Some(Read::new(rules.quorum, asked));
+        self.verdicts = Some(QuorumRead::new(rules.quorum, asked));
     }
 
     fn encode(&self, _: On<'_>, form: Form, out: &mut Vec<u8>) {

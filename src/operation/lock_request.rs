@@ -6,7 +6,7 @@ use crate::resp::reply::Reply;
 
 /// See the module. Replies are those for when the lock is not the client's.
 #[derive(Clone, Debug)]
-pub enum Wish {
+pub enum LockRequest {
     /// Take it.
     Claim {
         /// The client's token.
@@ -48,7 +48,7 @@ pub enum Wish {
 
 impl Operation {
     /// Says what the client wants by a program.
-    pub fn with_wish(mut self, wish: Wish) -> Self {
+    pub fn with_wish(mut self, wish: LockRequest) -> Self {
         if let Kind::Program(program) = &mut self.kind {
             program.set_wish(wish);
         }

@@ -41,7 +41,7 @@ use std::time::Duration;
 use crate::decision::lease::attempt::Attempt;
 use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::lua;
-use crate::operation::debts::{Debt, Lease, Over};
+use crate::operation::debts::{Debt, OverLease, OwedLease};
 use crate::operation::on_register::ScriptCall;
 use crate::operation::request::Form;
 use crate::resp::answer::Answer;
@@ -119,7 +119,7 @@ pub enum Sent {
     /// Behind this program, which masters must have before they are asked.
     Program(Arc<lua::program::Program>),
     /// Perhaps as one call with others of the same program.
-    Together(register::ask::Member),
+    Together(register::ask::PackMember),
 }
 
 /// An answer, and where and when it came from.
@@ -389,7 +389,7 @@ impl Operation {
     /// Returns what to keep for a master that could not be told to take the effect of `round` back, if anything.
     pub fn debt(&self, rules: &Rules, round: u8) -> Option<Debt> {
         let (value, end) = self.kind.value(rules, round)?;
-        let over = Over::Value(value.into());
-        Some(Debt::Lease(Lease { db: self.db, key: self.key.clone(), over, end }))
+        let over = OverLease::Value(value.into());
+        Some(Debt::Lease(OwedLease { db: self.db, key: self.key.clone(), over, end }))
     }
 }

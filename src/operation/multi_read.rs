@@ -10,7 +10,7 @@ use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::program::{Program, Rendering};
 use super::read::{self, Held, LOOKS_AGAIN, Looked, MOST_LOOKS, Seen, round};
-use super::register::snapshot::{self, Accepted, BEFORE, COMMANDS, Look};
+use super::register::snapshot::{self, BEFORE, COMMANDS, FlushedBallot, Snapshot};
 use super::request::Form;
 use super::verdict::{Discarded, Trouble};
 use super::{Next, Received, Rules, Then, settled_read};
@@ -40,10 +40,10 @@ pub struct Several {
     keys: Box<[Box<[u8]>]>,
     /// Which of them each word of the client names.
     named: Box<[usize]>,
-    readings: Vec<Reading<Accepted, Bytes>>,
+    readings: Vec<Reading<FlushedBallot, Bytes>>,
     /// What each master has of each key.
     held: Vec<(MasterId, Vec<Option<Held>>)>,
-    moment: Moment<Vec<Option<Accepted>>>,
+    moment: Moment<Vec<Option<FlushedBallot>>>,
     /// How often they have been read in vain.
     tried: u8,
     discarded: Discarded,
@@ -127,7 +127,7 @@ impl Several {
             Question::Count => {
                 let (mark, shown) = replies.split_first()?;
                 let flush = snapshot::last_flush(flat::bulk(mark))?;
-                let seen = |of: &[&[u8]]| Some(read::seen(flush, &Look::of(of)?, -1, now_us));
+                let seen = |of: &[&[u8]]| Some(read::seen(flush, &Snapshot::of(of)?, -1, now_us));
                 shown.chunks(COMMANDS).map(seen).collect()
             }
         }
@@ -167,7 +167,7 @@ impl Several {
 
     fn is_one_moment(&mut self, rules: &Rules, verdicts: &[Verdict]) -> bool {
         let each = || self.readings.iter().zip(verdicts);
-        let shown = |(reading, verdict): (&Reading<Accepted, Bytes>, &Verdict)| match verdict {
+        let shown = |(reading, verdict): (&Reading<FlushedBallot, Bytes>, &Verdict)| match verdict {
             Verdict::Plain(masters) => reading.shown_by(masters.iter().next()?).copied(),
             _ => None,
         };

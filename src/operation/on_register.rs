@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sha1_smol::Sha1;
 
-use super::program::{Call, Program, Rendering, Shape};
+use super::program::{Call, Program, ProgramShape, Rendering};
 use super::request::{self, Number};
 use crate::acl::guard::Guard;
 use crate::lua::program::{Program as Text, Ttls};
@@ -61,7 +61,7 @@ pub enum Instead<'a> {
 
 /// What is done with the register of libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum RegisterChange {
     /// See [`library::STORE`].
     Store,
     /// See [`library::DELETE`].
@@ -156,11 +156,11 @@ impl Texts {
     }
 
     /// What changes the register of libraries.
-    pub fn changing_libraries(&self, change: Change) -> Arc<Text> {
+    pub fn changing_libraries(&self, change: RegisterChange) -> Arc<Text> {
         let script = match change {
-            Change::Store => library::STORE,
-            Change::Delete => library::DELETE,
-            Change::Flush => library::FLUSH,
+            RegisterChange::Store => library::STORE,
+            RegisterChange::Delete => library::DELETE,
+            RegisterChange::Flush => library::FLUSH,
         };
         self.ours(&self.libraries[change as usize], script)
     }
@@ -219,10 +219,10 @@ impl Instead<'_> {
         }
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> ProgramShape {
         match self {
-            Self::Script(_) | Self::Take { .. } | Self::GiveBack(_) => Shape::Script,
-            Self::Delete => Shape::Command(Rendering::AsIs),
+            Self::Script(_) | Self::Take { .. } | Self::GiveBack(_) => ProgramShape::Script,
+            Self::Delete => ProgramShape::Command(Rendering::AsIs),
         }
     }
 }

@@ -16,12 +16,12 @@ use dating::{Dating, Rounds, Untold, time_to_live};
 
 use super::Sent;
 use super::behaviour::{Behaviour, On};
-use super::lock_request::Wish;
-use super::register::ask::{Member, Words};
+use super::lock_request::LockRequest;
+use super::register::ask::{PackMember, RequestWords};
 use super::register::awaited::Awaited;
 use super::register::promises::Told;
-use super::register::run::{Run, Step, Worker};
-use super::register::{self, Job, Name, Place, packed};
+use super::register::run::{Run, RunStep, RunWorker};
+use super::register::{self, ContentName, Job, Place, packed};
 use super::request::{self, Form};
 use super::verdict::{self, Others, Trouble};
 use super::{Asked, Next, Owed, Received, Rules, Then, streams};
@@ -57,14 +57,14 @@ pub struct Call {
     /// Fingerprints of the keys, for their turns.
     pub keys: Vec<u64>,
     /// Keys that must hold what they held when they were watched.
-    pub watched: Vec<(Place, Option<Name>)>,
+    pub watched: Vec<(Place, Option<ContentName>)>,
     /// The databases of its keys, to which the text goes itself; none: they are in the one that its client has selected.
     pub dbs: Vec<u16>,
 }
 
 /// How the reply gets to the client.
 #[derive(Debug)]
-pub enum Shape {
+pub enum ProgramShape {
     /// As the script gave it.
     Script,
     /// Of the only command in a transaction.
@@ -125,7 +125,7 @@ pub enum Queued {
 #[derive(Debug)]
 pub struct Program {
     call: Call,
-    shape: Shape,
+    shape: ProgramShape,
     /// The same in words, if that is known already.
     job: Option<Box<Job>>,
     run: Option<Run>,
@@ -136,7 +136,7 @@ pub struct Program {
     /// The database that its client has selected.
     db: u32,
     /// What is sent next, or was sent last.
-    words: Option<Words>,
+    words: Option<RequestWords>,
     /// What it belongs to, by the masters that have not answered it.
     awaited: Awaited,
     /// A pause is over, or there was none yet.
@@ -159,7 +159,7 @@ pub struct Program {
     is_begun: bool,
     messages: Vec<Message>,
     /// What its client wants of a lock, if that is to be done elsewhere, too.
-    wish: Option<Box<Wish>>,
+    wish: Option<Box<LockRequest>>,
     trouble: Trouble,
     /// It has run, and its ends are put off before its client hears of it.
     dating: Option<Box<Dating>>,
@@ -168,7 +168,7 @@ pub struct Program {
 
 impl Program {
     /// A program that nobody was asked about yet.
-    pub fn new(mut call: Call, shape: Shape) -> Self {
+    pub fn new(mut call: Call, shape: ProgramShape) -> Self {
         call.keys.sort_unstable();
         call.keys.dedup();
         Self {
@@ -219,7 +219,7 @@ impl Program {
     }
 
     /// What its client wants of a lock.
-    pub(super) fn set_wish(&mut self, wish: Wish) {
+    pub(super) fn set_wish(&mut self, wish: LockRequest) {
         self.wish = Some(Box::new(wish));
     }
 
@@ -229,14 +229,14 @@ impl Program {
     }
 
     /// What is sent, if that may be along with others.
-    pub(super) fn member(&self) -> Option<Member> {
+    pub(super) fn member(&self) -> Option<PackMember> {
         self.words.as_ref()?.member()
     }
 
     /// Whether it stands in one line with all else that uses its key. A transaction may select another
     /// database for what comes after it.
     pub(super) fn has_one_key(&self) -> bool {
-        self.call.keys.len() == 1 && !matches!(self.shape, Shape::Transaction(..))
+        self.call.keys.len() == 1 && !matches!(self.shape, ProgramShape::Transaction(..))
     }
 
     /// What is run now.
@@ -254,10 +254,10 @@ impl Program {
         }
     }
 
-    fn next(&mut self, rules: &Rules, step: Step) -> Next {
+    fn next(&mut self, rules: &Rules, step: RunStep) -> Next {
         Next::then(match step {
-            Step::Wait => Then::Wait,
-            Step::Send(to, token, words) => {
+            RunStep::Wait => Then::Wait,
+            RunStep::Send(to, token, words) => {
                 self.words = Some(words);
                 if to != rules.quorum.everybody() {
                     self.awaited.ask(to, token);
@@ -271,7 +271,7 @@ impl Program {
                 }
             }
             // The first time at once: what became of it is soon not known any more. Who loses again lets others go first.
-            Step::Pause => {
+            RunStep::Pause => {
                 if let Some(refused) = self.refused_for_good(rules) {
                     return Next::reply(refused);
                 }
@@ -281,15 +281,15 @@ impl Program {
                     true => Then::Pause,
                 }
             }
-            Step::Done(Outcome::NotKnown) if self.runs_anew() => Then::Pause,
-            Step::Done(outcome) => match self.reply(rules, outcome) {
+            RunStep::Done(Outcome::NotKnown) if self.runs_anew() => Then::Pause,
+            RunStep::Done(outcome) => match self.reply(rules, outcome) {
                 Some(reply) => Then::Reply(reply, turn::End::Done),
                 None => Then::Ask,
             },
-            Step::Failed(error) => {
+            RunStep::Failed(error) => {
                 Then::Reply(self.as_far_as_known(Reply::Raw(error)), turn::End::Done)
             }
-            Step::TooManyKeys => Then::Reply(verdict::too_many_keys(), turn::End::Done),
+            RunStep::TooManyKeys => Then::Reply(verdict::too_many_keys(), turn::End::Done),
         })
     }
 
@@ -335,11 +335,11 @@ impl Program {
         let ttl_ms = time_to_live(&outcome).ok().flatten();
         let raw = match outcome {
             Outcome::Unmet => return Some(Reply::NilArray),
-            Outcome::Ran(register::Reply::Frame(raw, messages, _)) => {
+            Outcome::Ran(register::RegisterReply::Frame(raw, messages, _)) => {
                 self.messages = messages;
                 Some(raw)
             }
-            Outcome::Ran(register::Reply::Packed(packed)) => {
+            Outcome::Ran(register::RegisterReply::Packed(packed)) => {
                 let (raw, messages) = packed::reply(&packed).unzip();
                 self.messages = messages.unwrap_or_default();
                 raw.map(Bytes::from)
@@ -385,8 +385,8 @@ impl Behaviour for Program {
         QuestionKind::Program
     }
 
-    fn wish(&self) -> Wish {
-        self.wish.as_deref().cloned().unwrap_or(Wish::Other)
+    fn wish(&self) -> LockRequest {
+        self.wish.as_deref().cloned().unwrap_or(LockRequest::Other)
     }
 
     fn sent(&self) -> Sent {
@@ -400,7 +400,7 @@ impl Behaviour for Program {
     fn request_bytes(&self) -> usize {
         let handed = self.call.runner.iter().map(|_| self.call.text.code().len());
         let queued = match &self.shape {
-            Shape::Transaction(executing) => executing.held,
+            ProgramShape::Transaction(executing) => executing.held,
             _ => 0,
         };
         self.call.words.len() + handed.sum::<usize>() + queued
@@ -408,7 +408,7 @@ impl Behaviour for Program {
 
     /// Whether a part of the reply is made here when the masters have answered.
     fn has_own_part(&self) -> bool {
-        matches!(&self.shape, Shape::Transaction(executing) if executing.has_own)
+        matches!(&self.shape, ProgramShape::Transaction(executing) if executing.has_own)
     }
 
     /// The keys whose turns it takes: two programs of one worker do not run into each other.
@@ -432,7 +432,7 @@ impl Behaviour for Program {
         let step = match &mut self.run {
             None => {
                 let worker =
-                    Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
+                    RunWorker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
                 let job = self.job.take();
                 let job = job.map_or_else(|| self.call_now().job(db), |job| *job);
                 // What is expected of keys is compared with what a prepare finds.
@@ -451,7 +451,7 @@ impl Behaviour for Program {
             Some(_) => None,
         };
         self.begins_again = false;
-        if let Some(Step::Send(to, token, words)) = step {
+        if let Some(RunStep::Send(to, token, words)) = step {
             self.words = Some(words);
             self.awaited.ask_only(to, token);
         }
@@ -503,16 +503,16 @@ impl Behaviour for Program {
         let ahead_ms = rules.unix_time.ahead_ms(master);
         let mut step = match answer {
             Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
-            None => register::run::Step::Wait,
+            None => register::run::RunStep::Wait,
         };
-        if let (Step::Wait, Some(left)) = (&step, run.left()) {
+        if let (RunStep::Wait, Some(left)) = (&step, run.left()) {
             rules.registers.hear(left, told(run, &self.awaited));
         }
-        if step == Step::Wait && self.awaited.is_empty() {
+        if step == RunStep::Wait && self.awaited.is_empty() {
             step = run.all_others_are_lost();
             // Connections are not back at once.
-            self.was_refused |= step == Step::Pause;
-        } else if step == Step::Wait
+            self.was_refused |= step == RunStep::Pause;
+        } else if step == RunStep::Wait
             && self.awaited.masters().without(rules.registers.silent()).is_empty()
         {
             step = run.without_the_silent();
@@ -525,7 +525,7 @@ impl Behaviour for Program {
         let Some(run) = &mut self.run else { return Next::WAIT };
         let answered = rules.quorum.everybody().without(self.awaited.masters()).len();
         match run.no_more_answers() {
-            step @ (Step::Done(_) | Step::Failed(_)) => self.next(rules, step),
+            step @ (RunStep::Done(_) | RunStep::Failed(_)) => self.next(rules, step),
             _ if is_last => {
                 run.give_up();
                 let others = Others::silent_if(true);
@@ -719,7 +719,7 @@ fn each_once(places: impl Iterator<Item = Place>) -> Vec<Place> {
     once
 }
 
-impl Shape {
+impl ProgramShape {
     /// There is one reply only.
     fn reply(&mut self, raw: Bytes) -> Reply {
         match self {

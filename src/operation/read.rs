@@ -8,7 +8,7 @@ use super::Kind;
 use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::program::{Program, Rendering};
-use super::register::snapshot::{self, Accepted, Look};
+use super::register::snapshot::{self, FlushedBallot, Snapshot};
 use super::request::Form;
 use super::request::{self, Number};
 use super::value_range::ValueRange;
@@ -41,14 +41,14 @@ pub enum Question {
     /// `TYPE`
     Type,
     /// `TTL`, `PTTL`
-    Remaining(Unit),
+    Remaining(TtlUnit),
     /// `EXPIRETIME`, `PEXPIRETIME`
-    End(Unit),
+    End(TtlUnit),
 }
 
 /// A unit of time in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum TtlUnit {
     /// Seconds, rounded as Redis does.
     Seconds,
     /// Milliseconds.
@@ -67,7 +67,7 @@ pub(super) struct Held {
 }
 
 /// What one master shows of a key, and has there.
-pub(super) type Seen = (View<Accepted, Bytes>, Option<Held>);
+pub(super) type Seen = (View<FlushedBallot, Bytes>, Option<Held>);
 
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -85,7 +85,7 @@ const SAME_END_MS: i64 = 100;
 #[derive(Debug)]
 pub struct Read {
     question: Question,
-    reading: Option<Reading<Accepted, Bytes>>,
+    reading: Option<Reading<FlushedBallot, Bytes>>,
     /// What each master has that has anything.
     held: Vec<(MasterId, Held)>,
     /// How often it has been read in vain.
@@ -185,7 +185,7 @@ impl Read {
         }
         let (mark, replies) = replies.split_first()?;
         let (left, replies) = replies.split_last()?;
-        let look = Look::of(replies)?;
+        let look = Snapshot::of(replies)?;
         let flush = snapshot::last_flush(flat::bulk(mark))?;
         Some(seen(flush, &look, flat::int(left)?, now_us))
     }
@@ -322,7 +322,7 @@ impl Behaviour for Read {
 }
 
 /// What a master shows of a key, whatever its type. `left_ms` is what remains of a lease.
-pub(super) fn seen(flush: u64, look: &Look, left_ms: i64, now_us: u64) -> Seen {
+pub(super) fn seen(flush: u64, look: &Snapshot, left_ms: i64, now_us: u64) -> Seen {
     let (accepted, kind) = ((flush, look.sight.state.accepted), look.kind);
     let held = |end| Some(Held { kind, value: Bytes::new(), end });
     match look.standing(now_us) {
@@ -376,10 +376,10 @@ impl Question {
             Self::Length => b"STRLEN",
             Self::Exists => b"EXISTS",
             Self::Type => b"TYPE",
-            Self::Remaining(Unit::Seconds) => b"TTL",
-            Self::Remaining(Unit::Millis) => b"PTTL",
-            Self::End(Unit::Seconds) => b"EXPIRETIME",
-            Self::End(Unit::Millis) => b"PEXPIRETIME",
+            Self::Remaining(TtlUnit::Seconds) => b"TTL",
+            Self::Remaining(TtlUnit::Millis) => b"PTTL",
+            Self::End(TtlUnit::Seconds) => b"EXPIRETIME",
+            Self::End(TtlUnit::Millis) => b"PEXPIRETIME",
         }
     }
 
@@ -411,7 +411,7 @@ impl Question {
     }
 }
 
-impl Unit {
+impl TtlUnit {
     /// `TTL` rounds to the nearest second (`expire.c`, `ttlGenericCommand`).
     fn remaining(self, ms: i64) -> i64 {
         match self {

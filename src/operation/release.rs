@@ -4,7 +4,7 @@ use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::claim::held_as;
 use super::lease_looks::{STAMPED, Shown, longer, vote};
-use super::lock_request::Wish;
+use super::lock_request::LockRequest;
 use super::on_register::Instead;
 use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
@@ -132,8 +132,8 @@ impl Behaviour for Release {
     }
 
     /// What its client wants.
-    fn wish(&self) -> Wish {
-        Wish::Release { token: self.token.clone(), deleted: self.replies.deleted.clone() }
+    fn wish(&self) -> LockRequest {
+        LockRequest::Release { token: self.token.clone(), deleted: self.replies.deleted.clone() }
     }
 
     fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant) {

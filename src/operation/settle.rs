@@ -3,11 +3,11 @@
 use super::Asked;
 use super::behaviour::Behaviour;
 use super::behaviour::On;
-use super::lock_request::Wish;
-use super::register::ask::Words;
+use super::lock_request::LockRequest;
+use super::register::ask::RequestWords;
 use super::register::awaited::Awaited;
 use super::register::remains::Remains;
-use super::register::run::{Run, Step, Worker};
+use super::register::run::{Run, RunStep, RunWorker};
 use super::register::{Job, Place};
 use super::request::Form;
 use super::verdict::{self, Others, Trouble};
@@ -35,7 +35,7 @@ pub struct Settle {
     run: Option<Run>,
     /// The edition of the roster under which it was sent last.
     edition: u64,
-    words: Option<Words>,
+    words: Option<RequestWords>,
     /// What was sent last belongs to, by the masters that have not answered it.
     awaited: Awaited,
     begins_again: bool,
@@ -76,10 +76,10 @@ impl Settle {
         }
     }
 
-    fn next(&mut self, rules: &Rules, step: Step) -> Next {
+    fn next(&mut self, rules: &Rules, step: RunStep) -> Next {
         match step {
-            Step::Wait => Next::WAIT,
-            Step::Send(to, token, words) => {
+            RunStep::Wait => Next::WAIT,
+            RunStep::Send(to, token, words) => {
                 self.words = Some(words);
                 if to != rules.quorum.everybody() {
                     self.awaited.ask(to, token);
@@ -88,20 +88,20 @@ impl Settle {
                 self.awaited.ask_only(to, token);
                 Next::then(Then::Ask)
             }
-            Step::Pause if self.is_tired() => {
+            RunStep::Pause if self.is_tired() => {
                 Next::reply(self.trouble.undecided(rules, rules.quorum.needed()))
             }
-            Step::Pause => {
+            RunStep::Pause => {
                 self.begins_again = true;
                 Next::then(Then::Pause)
             }
-            Step::Done(Outcome::Read(_)) => {
+            RunStep::Done(Outcome::Read(_)) => {
                 let holders = self.run.as_ref().map(Run::holders).unwrap_or_default();
                 Next::reply(Reply::Int(holders.bits().into()))
             }
-            Step::Done(_) => Next::reply(self.trouble.undecided(rules, rules.quorum.needed())),
-            Step::Failed(error) => Next::reply(Reply::Raw(error)),
-            Step::TooManyKeys => Next::reply(verdict::too_many_keys()),
+            RunStep::Done(_) => Next::reply(self.trouble.undecided(rules, rules.quorum.needed())),
+            RunStep::Failed(error) => Next::reply(Reply::Raw(error)),
+            RunStep::TooManyKeys => Next::reply(verdict::too_many_keys()),
         }
     }
 
@@ -123,8 +123,8 @@ impl Behaviour for Settle {
         true
     }
 
-    fn wish(&self) -> Wish {
-        Wish::Other
+    fn wish(&self) -> LockRequest {
+        LockRequest::Other
     }
 
     fn turns(&self) -> &[u64] {
@@ -151,7 +151,7 @@ impl Behaviour for Settle {
         let step = match &mut self.run {
             None => {
                 let worker =
-                    Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
+                    RunWorker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
                 // What this worker holds ends with the promises that are about to be given.
                 rules.registers.held(&places, MasterSet::EMPTY);
                 let (run, step) = Run::settle(worker, places, over, now_us);
@@ -162,7 +162,7 @@ impl Behaviour for Settle {
             Some(_) => None,
         };
         self.begins_again = false;
-        if let Some(Step::Send(to, token, words)) = step {
+        if let Some(RunStep::Send(to, token, words)) = step {
             self.words = Some(words);
             self.awaited.ask_only(to, token);
         }
@@ -190,9 +190,9 @@ impl Behaviour for Settle {
         let ahead_ms = rules.unix_time.ahead_ms(master);
         let mut step = match answer {
             Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
-            None => Step::Wait,
+            None => RunStep::Wait,
         };
-        if step == Step::Wait && self.awaited.is_empty() {
+        if step == RunStep::Wait && self.awaited.is_empty() {
             step = run.all_others_are_lost();
         }
         if let Some(minor) = run.minor() {
@@ -206,7 +206,7 @@ impl Behaviour for Settle {
         let Some(run) = &mut self.run else { return Next::WAIT };
         let answered = rules.quorum.everybody().without(self.awaited.masters()).len();
         match run.no_more_answers() {
-            Step::Wait if is_last => {
+            RunStep::Wait if is_last => {
                 run.give_up();
                 let others = Others::silent_if(true);
                 Next::reply(self.trouble.unavailable(rules, answered, others))

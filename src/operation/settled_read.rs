@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Rules;
-use super::program::{Call, Program, Rendering, Shape};
+use super::program::{Call, Program, ProgramShape, Rendering};
 
 /// The words of a transaction before its commands: the protocol that masters speak, and a database that is only of
 /// importance for scripts. What a command replies goes to clients as other reads do.
@@ -23,5 +23,5 @@ pub fn program<'a>(
     // Its turns are those of who reads.
     let (text, turns) = (Arc::clone(&rules.commands), Vec::new());
     let call = Call::new(text, None, turns, keys.into_iter(), queue);
-    Box::new(Program::new(call, Shape::Command(rendering)).fresh())
+    Box::new(Program::new(call, ProgramShape::Command(rendering)).fresh())
 }

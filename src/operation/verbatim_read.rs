@@ -8,7 +8,7 @@ use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::program::{Program, Rendering};
 use super::read::{LOOKS_AGAIN, Looked, MOST_LOOKS, round};
-use super::register::snapshot::{self, BEFORE, COMMANDS, Look};
+use super::register::snapshot::{self, BEFORE, COMMANDS, Snapshot};
 use super::request::Form;
 use super::verdict::{Discarded, Trouble, is_reply};
 use super::{Next, Received, Rules, Then, settled_read, streams};
@@ -38,10 +38,10 @@ pub struct Query {
     /// Masters have refused to queue it: what is wrong with it they say when they are asked alone.
     is_wrong: bool,
     discarded: Discarded,
-    reading: Option<Reading<Shown, Bytes>>,
+    reading: Option<Reading<ShownKeys, Bytes>>,
     replies: Vec<(MasterId, Bytes)>,
     /// When it is about several keys.
-    moment: Moment<Shown>,
+    moment: Moment<ShownKeys>,
     /// How often it has been asked in vain.
     tried: u8,
     trouble: Trouble,
@@ -50,7 +50,7 @@ pub struct Query {
 /// What a master shows: its last flush, the ballots under which it has accepted the keys, and what it has replied, if that
 /// is not made of them alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownKeys {
     flush: u64,
     accepted: Vec<Ballot>,
     reply: Option<Bytes>,
@@ -59,7 +59,7 @@ pub struct Shown {
 /// The last flush, and the ballots under which keys were accepted.
 pub type Registers = (u64, Vec<Ballot>);
 
-impl Shown {
+impl ShownKeys {
     /// What it shows of the keys alone.
     pub fn registers(&self) -> Registers {
         (self.flush, self.accepted.clone())
@@ -69,7 +69,7 @@ impl Shown {
 /// What a master says to a query.
 pub struct Said {
     /// The stamps, and the type of the value.
-    pub view: View<Shown, Bytes>,
+    pub view: View<ShownKeys, Bytes>,
     /// Its reply, encoded.
     pub reply: Bytes,
 }
@@ -288,7 +288,7 @@ pub fn said(
         trouble.remember(error);
         return None;
     }
-    let looks: Option<Vec<Look>> = shown.chunks(COMMANDS).map(Look::of).collect();
+    let looks: Option<Vec<Snapshot>> = shown.chunks(COMMANDS).map(Snapshot::of).collect();
     let (looks, reply) = (looks?, raw.slice_ref(rest));
     let is_refused = rest.starts_with(b"-WRONGTYPE");
     let view = view(flush, &looks, &reply, is_refused, looks_up, now_us);
@@ -297,12 +297,12 @@ pub fn said(
 
 fn view(
     flush: u64,
-    looks: &[Look],
+    looks: &[Snapshot],
     reply: &Bytes,
     is_refused: bool,
     looks_up: bool,
     now_us: u64,
-) -> View<Shown, Bytes> {
+) -> View<ShownKeys, Bytes> {
     let mut depends = looks_up;
     for look in looks {
         match look.standing(now_us) {
@@ -314,7 +314,7 @@ fn view(
         }
     }
     let accepted = looks.iter().map(|look| look.sight.state.accepted).collect();
-    View::Plain(Shown { flush, accepted, reply: depends.then(|| reply.clone()) })
+    View::Plain(ShownKeys { flush, accepted, reply: depends.then(|| reply.clone()) })
 }
 
 /// Where an array belongs, null is a null array (`XRANGE ... COUNT 0`).

@@ -1,5 +1,5 @@
 //! `WATCH`: the name of what a quorum holds under a key now, for an `EXEC` to compare
-//! ([`super::register::Name`]).
+//! ([`super::register::ContentName`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use super::behaviour::On;
 use super::changed_keys::Listener;
 use super::program::{Program, Rendering};
 use super::read::{LOOKS_AGAIN, round};
-use super::register::snapshot::{self, Accepted, BEFORE, COMMANDS, Look};
+use super::register::snapshot::{self, BEFORE, COMMANDS, FlushedBallot, Snapshot};
 use super::register::stamp::{self, BALLOT};
-use super::register::{Name, Place};
+use super::register::{ContentName, Place};
 use super::request::Form;
 use super::verdict::{Discarded, Trouble};
 use super::{Next, Received, Rules, Then, settled_read};
@@ -38,7 +38,7 @@ pub struct Watched {
     /// Itself.
     pub key: Box<[u8]>,
     /// The name of what a quorum holds; none while that is not known.
-    name: RefCell<Option<Name>>,
+    name: RefCell<Option<ContentName>>,
     /// Hears of changes that this worker makes, also of leases that come and go.
     changes: Listener,
 }
@@ -50,13 +50,13 @@ impl Watched {
     }
 
     /// Where it is, and the name of what it must hold for `EXEC` to run; `None`: it must not run.
-    pub fn expected(&self) -> (Place, Option<Name>) {
+    pub fn expected(&self) -> (Place, Option<ContentName>) {
         let name = self.name.borrow().clone().filter(|_| !self.changes.has_heard());
         (self.place(), name)
     }
 
     /// The name of what a quorum held when it was looked; `None`: nobody has told.
-    pub fn seen(&self) -> Option<Name> {
+    pub fn seen(&self) -> Option<ContentName> {
         self.name.borrow().clone()
     }
 
@@ -69,8 +69,8 @@ impl Watched {
 #[derive(Debug)]
 pub struct Watch {
     watched: Rc<Watched>,
-    reading: Option<Reading<Accepted, Bytes>>,
-    names: Vec<(MasterId, Name)>,
+    reading: Option<Reading<FlushedBallot, Bytes>>,
+    names: Vec<(MasterId, ContentName)>,
     /// How often it has been looked in vain.
     tried: u8,
     discarded: Discarded,
@@ -149,14 +149,22 @@ impl Watch {
         }
     }
 
-    fn seen(&self, raw: &[u8], now_us: u64) -> Option<(View<Accepted, Bytes>, Option<Name>)> {
+    fn seen(
+        &self,
+        raw: &[u8],
+        now_us: u64,
+    ) -> Option<(View<FlushedBallot, Bytes>, Option<ContentName>)> {
         let replies = flat::items(raw)?;
         let (mark, replies) = replies.split_first()?;
-        let look = Look::of(replies)?;
+        let look = Snapshot::of(replies)?;
         let accepted = (snapshot::last_flush(flat::bulk(mark))?, look.sight.state.accepted);
         let name = |lives, lease| {
             let stamp = replies.first().and_then(|stamp| flat::bulk(stamp));
-            Some(Name { changed: stamp.and_then(|stamp| self.last_change(stamp)), lives, lease })
+            Some(ContentName {
+                changed: stamp.and_then(|stamp| self.last_change(stamp)),
+                lives,
+                lease,
+            })
         };
         Some(match look.standing(now_us) {
             Standing::There => (View::Plain(accepted), name(true, None)),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::operation::envelope::Stamp;
+use crate::operation::envelope::MessageStamp;
 
 /// Maximum distance behind the newest message of its publisher at which a message that no other master has delivered
 /// may still arrive. Sequence numbers run across all channels.
@@ -20,23 +20,23 @@ const MAX_PUBLISHERS: usize = 1024;
 
 /// The messages seen from all publishers.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct SeenMessages {
     windows: HashMap<u64, Window>,
     /// Number of messages, to find the publisher that has been silent for longest.
     messages: u64,
 }
 
-impl Seen {
+impl SeenMessages {
     /// Returns the state for a new subscription: a message that is not newer than those that `others` have seen was
     /// published before it.
-    pub fn from_now_on(others: &Seen) -> Self {
+    pub fn from_now_on(others: &SeenMessages) -> Self {
         let past = |window: &Window| Window { bits: None, ..*window };
         let windows = others.windows.iter().map(|(publisher, window)| (*publisher, past(window)));
         Self { windows: windows.collect(), messages: others.messages }
     }
 
     /// Whether the message is new. It counts as seen from now on.
-    pub fn is_new(&mut self, stamp: Stamp) -> bool {
+    pub fn is_new(&mut self, stamp: MessageStamp) -> bool {
         self.messages += 1;
         let window = self.windows.entry(stamp.publisher).or_default();
         window.last_heard = self.messages;
@@ -48,12 +48,12 @@ impl Seen {
     }
 
     /// Returns the messages heard from publishers with a message here, for a subscriber that moves to another process.
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self) -> HeardMessages {
         let extents = self.windows.iter().filter_map(|(publisher, window)| {
             let bits = window.bits.as_deref()?;
             Some((*publisher, window.extent(bits)))
         });
-        Heard(extents.collect())
+        HeardMessages(extents.collect())
     }
 
     fn forget_one(&mut self) {
@@ -119,7 +119,7 @@ impl Window {
 
 /// The messages that a subscriber has heard on one topic before it moved here, by publisher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heard(Vec<(u64, Extent)>);
+pub struct HeardMessages(Vec<(u64, Extent)>);
 
 /// All messages of one publisher up to `newest`, except the missing ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,9 +128,9 @@ struct Extent {
     missing: Vec<u64>,
 }
 
-impl Heard {
+impl HeardMessages {
     /// Whether this message was heard.
-    pub fn includes(&self, stamp: Stamp) -> bool {
+    pub fn includes(&self, stamp: MessageStamp) -> bool {
         let includes = |(publisher, extent): &(u64, Extent)| {
             *publisher == stamp.publisher && extent.includes(stamp.sequence)
         };
@@ -178,8 +178,8 @@ mod tests {
 
     use super::*;
 
-    fn stamp(publisher: u64, sequence: u64) -> Stamp {
-        Stamp { publisher, sequence }
+    fn stamp(publisher: u64, sequence: u64) -> MessageStamp {
+        MessageStamp { publisher, sequence }
     }
 
     proptest! {
@@ -188,7 +188,7 @@ mod tests {
         fn nothing_is_new_twice(sequences in proptest::collection::vec(
             prop_oneof![1..40_u64, 1..5_000_u64, any::<u64>()], 0..400,
         )) {
-            let (mut seen, mut delivered) = (Seen::default(), HashSet::new());
+            let (mut seen, mut delivered) = (SeenMessages::default(), HashSet::new());
             for sequence in sequences {
                 if seen.is_new(stamp(1, sequence)) {
                     prop_assert!(delivered.insert(sequence), "{sequence} was new twice");
@@ -204,7 +204,7 @@ mod tests {
             let mut arrivals: Vec<_> =
                 arrivals.into_iter().map(|(sequence, lag)| (sequence + lag, sequence)).collect();
             arrivals.sort_unstable();
-            let (mut seen, mut model) = (Seen::default(), HashSet::new());
+            let (mut seen, mut model) = (SeenMessages::default(), HashSet::new());
             for (_, sequence) in arrivals {
                 // 0 is not a valid sequence number.
                 let sequence = sequence + 1;
@@ -221,7 +221,7 @@ mod tests {
             there in proptest::collection::vec(1..1_500_u64, 1..80),
         ) {
             let listen = |heard: &[u64]| {
-                let mut seen = Seen::default();
+                let mut seen = SeenMessages::default();
                 heard.iter().for_each(|sequence| _ = seen.is_new(stamp(1, *sequence)));
                 seen
             };
@@ -237,14 +237,14 @@ mod tests {
 
     #[test]
     fn publishers_count_apart() {
-        let mut seen = Seen::default();
+        let mut seen = SeenMessages::default();
         assert!(seen.is_new(stamp(1, 5)) && seen.is_new(stamp(2, 5)));
         assert!(!seen.is_new(stamp(1, 5)) && !seen.is_new(stamp(2, 5)));
     }
 
     #[test]
     fn what_is_older_than_the_window_counts_as_seen() {
-        let mut seen = Seen::default();
+        let mut seen = SeenMessages::default();
         assert!(seen.is_new(stamp(1, 1 + WINDOW)));
         assert!(!seen.is_new(stamp(1, 1)));
         assert!(seen.is_new(stamp(1, 2)));
@@ -252,9 +252,9 @@ mod tests {
 
     #[test]
     fn who_joins_late_does_not_get_what_was_published_before() {
-        let mut others = Seen::default();
+        let mut others = SeenMessages::default();
         others.is_new(stamp(1, 7));
-        let mut seen = Seen::from_now_on(&others);
+        let mut seen = SeenMessages::from_now_on(&others);
         assert!(!seen.is_new(stamp(1, 6)) && !seen.is_new(stamp(1, 7)));
         assert!(seen.is_new(stamp(1, 8)) && seen.is_new(stamp(1, 10)) && seen.is_new(stamp(1, 9)));
         assert!(seen.is_new(stamp(2, 1)));
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_publisher_that_was_silent_for_longest_is_forgotten() {
-        let mut seen = Seen::default();
+        let mut seen = SeenMessages::default();
         for publisher in 0..MAX_PUBLISHERS as u64 {
             seen.is_new(stamp(publisher, 1));
         }

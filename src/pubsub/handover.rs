@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use crate::catalogue::channel::Topic;
-use crate::operation::envelope::Stamp;
+use crate::operation::envelope::MessageStamp;
 use crate::resp::reply::Reply;
 
 /// Maximum messages recorded. Beyond it the oldest are forgotten, and may be lost or delivered twice.
@@ -18,7 +18,7 @@ const MAX_NOTED: usize = 16_384;
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     is_kept: bool,
-    noted: Vec<(Topic, Stamp, Reply)>,
+    noted: Vec<(Topic, MessageStamp, Reply)>,
     /// The topics of subscribers that will come.
     pub(super) expected: HashSet<Topic>,
 }
@@ -33,7 +33,7 @@ impl Journal {
         std::mem::take(self).expected
     }
 
-    pub(super) fn note(&mut self, topic: &Topic, stamp: Option<Stamp>, frame: &Reply) {
+    pub(super) fn note(&mut self, topic: &Topic, stamp: Option<MessageStamp>, frame: &Reply) {
         let Some(stamp) = stamp.filter(|_| self.is_kept) else { return };
         if self.noted.len() == MAX_NOTED {
             self.noted.drain(..MAX_NOTED / 2);
@@ -42,7 +42,10 @@ impl Journal {
     }
 
     /// Returns all recorded messages of these topics.
-    pub(super) fn noted(&self, topics: &[Topic]) -> impl Iterator<Item = (&Topic, Stamp, &Reply)> {
+    pub(super) fn noted(
+        &self,
+        topics: &[Topic],
+    ) -> impl Iterator<Item = (&Topic, MessageStamp, &Reply)> {
         let topics: HashSet<&Topic> = topics.iter().collect();
         let of_these = self.noted.iter().filter(move |(topic, ..)| topics.contains(topic));
         of_these.map(|(topic, stamp, frame)| (topic, *stamp, frame))
@@ -58,8 +61,8 @@ mod tests {
         Topic { kind: TopicKind::Channel, name: name.into() }
     }
 
-    fn stamp(sequence: u64) -> Stamp {
-        Stamp { publisher: 1, sequence }
+    fn stamp(sequence: u64) -> MessageStamp {
+        MessageStamp { publisher: 1, sequence }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 
 use super::batches::{self, Leavers};
-use super::duplicates::{Heard, Seen};
+use super::duplicates::{HeardMessages, SeenMessages};
 use super::handover::Journal;
 use super::subscriber::{Subscriber, bytes_of};
 use super::subscription_link::Feed;
@@ -33,7 +33,7 @@ pub struct Hub {
     registry: Arc<Registry>,
     topics: RefCell<HashMap<Topic, Subscription>>,
     /// The messages seen on any topic, for later subscriptions.
-    seen: RefCell<Seen>,
+    seen: RefCell<SeenMessages>,
     /// The messages heard while subscribers move to or from another process.
     journal: RefCell<Journal>,
     pub(super) leavers: Leavers,
@@ -53,7 +53,7 @@ struct Subscription {
     /// The error of a master that refused the topic.
     refusal: Option<String>,
     /// The messages seen on the topic.
-    seen: Seen,
+    seen: SeenMessages,
 }
 
 impl Hub {
@@ -221,11 +221,11 @@ impl Hub {
     }
 
     /// Returns the messages that a departing subscriber has heard.
-    pub fn heard_by(&self, subscriber: &Subscriber) -> Vec<(Topic, Heard)> {
+    pub fn heard_by(&self, subscriber: &Subscriber) -> Vec<(Topic, HeardMessages)> {
         let known = self.topics.borrow();
         let heard = |topic: Topic| {
             let heard = subscriber.with_earlier(&topic, known.get(&topic)?.seen.heard());
-            (heard != Heard::default()).then_some((topic, heard))
+            (heard != HeardMessages::default()).then_some((topic, heard))
         };
         subscriber.topics().into_iter().filter_map(heard).collect()
     }
@@ -236,7 +236,7 @@ impl Hub {
         self: &Rc<Self>,
         subscriber: &Rc<Subscriber>,
         topics: Vec<Topic>,
-        heard: &[(Topic, Heard)],
+        heard: &[(Topic, HeardMessages)],
     ) {
         subscriber.heard_before(heard);
         let is_expected = |topic: &Topic| self.journal.borrow().expected.contains(topic);
@@ -258,7 +258,7 @@ impl Hub {
         let mut topics = self.topics.borrow_mut();
         let subscription = topics.entry(topic.clone()).or_insert_with(|| {
             self.feeds.iter().for_each(|feed| feed.subscribe(topic));
-            let seen = Seen::from_now_on(&self.seen.borrow());
+            let seen = SeenMessages::from_now_on(&self.seen.borrow());
             Subscription { seen, ..Subscription::default() }
         });
         subscription.claims += 1;

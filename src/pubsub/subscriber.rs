@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::duplicates::Heard;
+use super::duplicates::HeardMessages;
 use crate::catalogue::channel::{Topic, TopicKind};
-use crate::client::memory::{ENTRY, Part};
+use crate::client::memory::{ENTRY, MemoryPart};
 use crate::client::outbox::Outbox;
 use crate::client::registry::Client;
-use crate::operation::envelope::Stamp;
+use crate::operation::envelope::MessageStamp;
 use crate::resp::reply::Reply;
 
 /// A session, as the [`hub`](super::hub) sees it.
@@ -24,7 +24,7 @@ pub struct Subscriber {
     /// The topics subscribed to at the data Redis. Patterns are among `topics` as well, and counted there.
     elsewhere: RefCell<BTreeSet<Topic>>,
     /// The messages that the session has heard in its previous process.
-    heard: RefCell<HashMap<Topic, Heard>>,
+    heard: RefCell<HashMap<Topic, HeardMessages>>,
     /// Memory that the topics take.
     bytes: Cell<usize>,
     /// Memory that the unconfirmed topics of a request take.
@@ -150,16 +150,16 @@ impl Subscriber {
 
     fn account(&self) {
         let bytes = self.bytes.get() + self.unconfirmed.get();
-        self.client.holding.set(Part::Topics, bytes as u64);
+        self.client.holding.set(MemoryPart::Topics, bytes as u64);
     }
 
     /// Records the messages that the session has heard in its previous process.
-    pub(super) fn heard_before(&self, heard: &[(Topic, Heard)]) {
+    pub(super) fn heard_before(&self, heard: &[(Topic, HeardMessages)]) {
         self.heard.borrow_mut().extend(heard.iter().cloned());
     }
 
     /// Combines the messages heard in the previous process with those heard here.
-    pub(super) fn with_earlier(&self, topic: &Topic, here: Heard) -> Heard {
+    pub(super) fn with_earlier(&self, topic: &Topic, here: HeardMessages) -> HeardMessages {
         match self.heard.borrow().get(topic) {
             Some(earlier) => here.and(earlier),
             None => here,
@@ -167,7 +167,7 @@ impl Subscriber {
     }
 
     /// Sends a message of a topic, between two replies, unless the session has heard it in its previous process.
-    pub(super) fn hears(&self, topic: &Topic, stamp: Option<Stamp>, message: &Reply) {
+    pub(super) fn hears(&self, topic: &Topic, stamp: Option<MessageStamp>, message: &Reply) {
         let is_known = |stamp| {
             let heard = self.heard.borrow();
             !heard.is_empty() && heard.get(topic).is_some_and(|heard| heard.includes(stamp))

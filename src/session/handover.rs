@@ -14,8 +14,8 @@ use super::Session;
 use crate::client::failed_logins::Attempts;
 use crate::client::registry::Client;
 use crate::client::registry::Peer;
-use crate::context::caller::Replies;
-use crate::context::portable::{Connection, Departure, Portable, State};
+use crate::context::caller::ReplyMode;
+use crate::context::portable::{Departure, Portable, PortableConnection, SessionState};
 use crate::context::waiting::{Waiting, Withdrawal};
 use crate::context::worker::Worker;
 use crate::resp::reply::Protocol;
@@ -49,7 +49,7 @@ impl<S: Portable> Session<S> {
         stream: S,
         worker: Rc<Worker>,
         client: Arc<Client>,
-        state: &State,
+        state: &SessionState,
         unread: &[u8],
     ) -> Self {
         let mut session = Self::begun(stream, worker, client);
@@ -58,7 +58,7 @@ impl<S: Portable> Session<S> {
         if state.monitor {
             session.dialogue.caller.watch_requests();
         }
-        session.dialogue.caller.replies = if state.silent { Replies::Off } else { Replies::On };
+        session.dialogue.caller.replies = if state.silent { ReplyMode::Off } else { ReplyMode::On };
         let is_resp3 = state.client.words.resp == 3;
         let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
         session.dialogue.caller.outbox.set_protocol(protocol);
@@ -104,7 +104,8 @@ impl<S: AsyncWrite + Unpin + Portable> Session<S> {
         match self.stream.duplicate() {
             Ok(socket) => {
                 let unread = self.pending.to_vec();
-                let connection = Connection { state: self.dialogue.state(), unread, socket };
+                let connection =
+                    PortableConnection { state: self.dialogue.state(), unread, socket };
                 self.dialogue.caller.worker.depart(Departure::Moved(Box::new(connection)));
                 Some(Poll::Ready(()))
             }
@@ -127,7 +128,7 @@ impl<S: AsyncWrite + Unpin + Portable> Session<S> {
 
 impl Dialogue {
     /// Restores the login, if its user still exists. No limit applies: the client already had its seat.
-    fn resume_login(&mut self, state: &State) {
+    fn resume_login(&mut self, state: &SessionState) {
         if !state.authenticated {
             self.closing = !self.caller.log_in_if_open();
             return;
@@ -171,7 +172,7 @@ impl Dialogue {
         !in_transaction
             && has_data
             && !self.caller.waits_for_masters()
-            && self.caller.replies != Replies::SkipNext
+            && self.caller.replies != ReplyMode::SkipNext
             && !self.closing
     }
 
@@ -183,13 +184,13 @@ impl Dialogue {
     }
 
     /// Returns the state that another process needs to continue the session.
-    fn state(&self) -> State {
+    fn state(&self) -> SessionState {
         let subscriber = self.caller.subscriber.as_ref();
         let heard = subscriber.map(|subscriber| self.caller.worker.hub().heard_by(subscriber));
-        State {
+        SessionState {
             client: self.caller.client.to_known(),
             authenticated: self.caller.login.is_authenticated(),
-            silent: self.caller.replies == Replies::Off,
+            silent: self.caller.replies == ReplyMode::Off,
             monitor: self.caller.client.is_monitor(),
             topics: subscriber.map(|subscriber| subscriber.topics()).unwrap_or_default(),
             has_heard: heard.unwrap_or_default(),
@@ -203,7 +204,7 @@ impl Dialogue {
 ///
 /// # Errors
 /// Returns an error if the event loop refuses the socket.
-pub fn go_on_with(connection: Connection, worker: &Rc<Worker>) -> io::Result<()> {
+pub fn go_on_with(connection: PortableConnection, worker: &Rc<Worker>) -> io::Result<()> {
     match connection.state.client.address {
         Peer::Tcp(_) => {
             let stream = StdTcpStream::from(connection.socket);
@@ -219,7 +220,7 @@ pub fn go_on_with(connection: Connection, worker: &Rc<Worker>) -> io::Result<()>
     Ok(())
 }
 
-fn go_on<S>(stream: S, state: State, unread: &[u8], worker: &Rc<Worker>)
+fn go_on<S>(stream: S, state: SessionState, unread: &[u8], worker: &Rc<Worker>)
 where
     Session<S>: Future<Output = ()> + 'static,
     S: Portable,

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use super::Session;
-use crate::client::memory::{Part, TLS_CONNECTION};
+use crate::client::memory::{MemoryPart, TLS_CONNECTION};
 use crate::client::registry::{Client, Disconnected, Peer};
 use crate::config::{Settings, UnixSocket};
 use crate::context::portable::Portable;
@@ -348,7 +348,7 @@ where
 fn admit_by_tls(stream: TcpStream, ends: (Peer, Peer), server: &Server, worker: &Rc<Worker>) {
     let handshake = server.get().accept(stream);
     let Some(client) = enter(ends, worker) else { return };
-    client.holding.set(Part::Connection, TLS_CONNECTION);
+    client.holding.set(MemoryPart::Connection, TLS_CONNECTION);
     worker.registry().budget().settle(&client);
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {

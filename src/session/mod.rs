@@ -24,7 +24,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::also_claim::job::LockJob;
 use crate::catalogue::table::{self, Family, NO_COMMAND};
-use crate::client::memory::{ENTRY, Part};
+use crate::client::memory::{ENTRY, MemoryPart};
 use crate::client::outbox::{Gather, Order, REPLIES_TO_STOP_READING, Target, Ticket};
 use crate::client::registry::{Client, Disconnected};
 use crate::client::timeslice::{self, TimeSlice};
@@ -32,7 +32,7 @@ use crate::command::transaction::{self, Planning};
 use crate::command::{self, Action};
 use crate::context::caller::Caller;
 use crate::context::portable::{OtherEnd, Portable};
-use crate::context::subscriptions::Change;
+use crate::context::subscriptions::SubscriptionChange;
 use crate::context::transaction::Transaction;
 use crate::context::waiting::Waiting;
 use crate::context::worker::Worker;
@@ -376,10 +376,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         client.holds(self.pending.len(), unread);
         let data = dialogue.caller.side.as_ref().map_or(0, |side| side.held());
         let requests = self.pending.capacity() + self.decoder.held() + dialogue.parts_held() + data;
-        client.holding.set(Part::Requests, requests as u64);
-        client.holding.set(Part::Transaction, dialogue.transaction_held() as u64);
-        client.holding.set(Part::Replies, dialogue.caller.outbox.held() as u64);
-        client.holding.set(Part::Answers, dialogue.caller.outbox.answers_held() as u64);
+        client.holding.set(MemoryPart::Requests, requests as u64);
+        client.holding.set(MemoryPart::Transaction, dialogue.transaction_held() as u64);
+        client.holding.set(MemoryPart::Replies, dialogue.caller.outbox.held() as u64);
+        client.holding.set(MemoryPart::Answers, dialogue.caller.outbox.answers_held() as u64);
         dialogue.caller.worker.registry().budget().settle(client);
     }
 }
@@ -471,8 +471,10 @@ impl Dialogue {
             self.caller.side.as_mut().is_some_and(|side| std::mem::take(&mut side.was_told));
         match action {
             Action::Pass(_) | Action::Share { .. } => true,
-            Action::Subscribe(topics) => self.caller.are_of_data(Change::Join, topics),
-            Action::Unsubscribe(_, topics) => self.caller.are_of_data(Change::Leave, topics),
+            Action::Subscribe(topics) => self.caller.are_of_data(SubscriptionChange::Join, topics),
+            Action::Unsubscribe(_, topics) => {
+                self.caller.are_of_data(SubscriptionChange::Leave, topics)
+            }
             _ => was_told,
         }
     }

@@ -11,8 +11,8 @@ use self::past::{Learned, Past};
 use super::clock::Instant;
 use super::unix_time::UnixTime;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
-use crate::decision::roster::clock::{Clock, Finding, Look, Sample, judge};
-use crate::decision::roster::noted::{Note, Read, Timekeeper};
+use crate::decision::roster::clock::{Clock, ClockLook, Finding, Sample, judge};
+use crate::decision::roster::noted::{ClockNote, ReadNotes, Timekeeper};
 
 /// Time limit for reading the other masters, in microseconds.
 const CONFIRMATION_US: i64 = 2_000_000;
@@ -69,7 +69,7 @@ pub struct Clocks {
     /// Masters that cannot be read now and are therefore not awaited.
     lost: MasterSet,
     /// Time of the first reading that suggested a set clock, and the other clocks' readings since.
-    suspicion: Option<(i64, Vec<Option<Look>>)>,
+    suspicion: Option<(i64, Vec<Option<ClockLook>>)>,
     /// Number of times that clocks were begun anew.
     epoch: u64,
 }
@@ -133,7 +133,7 @@ impl Clocks {
     }
 
     /// Records the owner of a master's clock and another proxy's note on that master.
-    pub fn met(&mut self, master: MasterId, whose: Option<Timekeeper>, note: Option<Note>) {
+    pub fn met(&mut self, master: MasterId, whose: Option<Timekeeper>, note: Option<ClockNote>) {
         self.whose[master.index()] = whose;
         self.past.met(master, note);
     }
@@ -145,16 +145,16 @@ impl Clocks {
 
     /// Returns the note for proxies that start later, if anything is known. It holds the time of day at the start of
     /// our clock, the clocks of the masters in `of`, and those of members that this proxy has not read itself.
-    pub fn note(&self, of: MasterSet, now_us: i64, time_us: i64) -> Option<Note> {
+    pub fn note(&self, of: MasterSet, now_us: i64, time_us: i64) -> Option<ClockNote> {
         if !self.past.is_known() || self.suspicion.is_some() {
             return None;
         }
         let read = self.known().filter(|(master, ..)| of.contains(*master));
         let read = read.map(|(_, whose, clock)| (whose, clock));
-        Some(Note::new(now_us, time_us, read.chain(self.past.clocks())))
+        Some(ClockNote::new(now_us, time_us, read.chain(self.past.clocks())))
     }
 
-    fn known(&self) -> impl Iterator<Item = Read> {
+    fn known(&self) -> impl Iterator<Item = ReadNotes> {
         let both = self.whose.iter().zip(&self.clocks).enumerate();
         both.filter_map(|(at, (whose, clock))| Some((MasterId::new(at), (*whose)?, (*clock)?)))
     }
@@ -187,7 +187,7 @@ impl Clocks {
         let look = match place {
             Some(clock) => clock.look(sample),
             None => {
-                let look = noted.as_mut().map_or(Look::Continues, |noted| noted.look(sample));
+                let look = noted.as_mut().map_or(ClockLook::Continues, |noted| noted.look(sample));
                 *place = noted.or_else(|| Some(Clock::new(sample, drift_ppm)));
                 look
             }
@@ -195,7 +195,7 @@ impl Clocks {
         self.lost.remove(master);
         let now_us = sample.received_us;
         let is_new = self.suspicion.is_none();
-        if is_new && look == Look::Continues {
+        if is_new && look == ClockLook::Continues {
             return ShownClock::Nothing;
         }
         let begin = || (now_us, vec![None; self.clocks.len()]);
@@ -217,7 +217,7 @@ impl Clocks {
     /// Judges a suspicion once all other clocks have been read, or without them if it is due.
     fn judge(&mut self, is_due: bool) -> Option<ShownClock> {
         let (_, looks) = self.suspicion.as_ref()?;
-        let is_awaited = |(at, (clock, look)): (usize, (&Option<Clock>, &Option<Look>))| {
+        let is_awaited = |(at, (clock, look)): (usize, (&Option<Clock>, &Option<ClockLook>))| {
             clock.is_some() && look.is_none() && !self.lost.contains(MasterId::new(at))
         };
         if !is_due && self.clocks.iter().zip(looks).enumerate().any(is_awaited) {
@@ -238,11 +238,11 @@ impl Clocks {
         })
     }
 
-    fn stepped(&mut self, masters: MasterSet, seen: &[(MasterId, Look)]) -> ShownClock {
+    fn stepped(&mut self, masters: MasterSet, seen: &[(MasterId, ClockLook)]) -> ShownClock {
         masters.iter().for_each(|master| self.begin_anew(master));
-        let by = |(master, look): &(MasterId, Look)| match look {
-            Look::Stepped { least_us, most_us } => Some((*master, (least_us + most_us) / 2)),
-            Look::Continues => None,
+        let by = |(master, look): &(MasterId, ClockLook)| match look {
+            ClockLook::Stepped { least_us, most_us } => Some((*master, (least_us + most_us) / 2)),
+            ClockLook::Continues => None,
         };
         ShownClock::Stepped(seen.iter().filter_map(by).collect())
     }

@@ -8,7 +8,7 @@
 //! ([`State::stays_us`](crate::decision::keyspace::slot::State)). To keep them from expiring late as well, the time
 //! does not jump when another clock becomes the median. It is slewed instead, by half the drift for which expiries are
 //! padded. A proxy that starts later takes over the time that another one has noted
-//! ([`Note`](crate::decision::roster::noted::Note)).
+//! ([`Note`](crate::decision::roster::noted::ClockNote)).
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;

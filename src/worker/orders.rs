@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::DRAIN_POLL;
-use crate::context::portable::Connection;
+use crate::context::portable::PortableConnection;
 use crate::context::worker::Worker;
 use crate::handover::Phase;
 use crate::handover::worker_control::{Order, Orders};
@@ -68,7 +68,7 @@ impl Worker {
         }
     }
 
-    fn go_on_with(self: &Rc<Self>, connection: Box<Connection>) {
+    fn go_on_with(self: &Rc<Self>, connection: Box<PortableConnection>) {
         let id = connection.state.client.id;
         if let Err(why) = go_on_with(*connection, self) {
             tracing::warn!("client {id} was lost on its way from another process ({why})");

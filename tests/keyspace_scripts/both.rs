@@ -18,7 +18,7 @@ use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
 use redlock_proxy::lua::program::{Program, Ttls};
 use redlock_proxy::operation::register::answer::{self, Said};
-use redlock_proxy::operation::register::{Content, Job, Lease, Place, Reply, ask, stamp};
+use redlock_proxy::operation::register::{Content, Job, Lease, Place, RegisterReply, ask, stamp};
 
 use crate::support::{Master, Raw, Reply as Wire, encode};
 use crate::tasks::{self, Held, Stored, TAG, Task, place};
@@ -234,7 +234,7 @@ impl Both {
         if is_right { accepted } else { Ballot { counter: accepted.counter + 1, ..accepted } }
     }
 
-    async fn counted(&mut self, at: usize, words: &ask::Words, is_done: bool) -> Checked {
+    async fn counted(&mut self, at: usize, words: &ask::RequestWords, is_done: bool) -> Checked {
         self.connections[at].send(&words.eval()).await;
         let reply = self.connections[at].reply().await;
         prop_assert_eq!(reply, Wire::Int(is_done.into()));
@@ -446,7 +446,7 @@ impl Both {
         self.connections[at].send(&ask::heads(std::slice::from_ref(place)).eval()).await;
         let (_, frame) = self.connections[at].frame().await;
         let heads = answer::heads(&frame, std::slice::from_ref(place)).expect("a head");
-        let answer::Head { promised, sight } = &heads[0];
+        let answer::StampHead { promised, sight } = &heads[0];
         prop_assert_eq!(*promised, slot.promised);
         let (State { accepted, basis, value, open, .. }, expected) =
             (sight.state.clone(), of_job(&slot.state));
@@ -503,7 +503,8 @@ fn lease(token: u8, end_ms: i64) -> Lease {
 
 pub(crate) fn of_job(state: &State<Task>) -> State<Job> {
     let Stored { clean_ms, .. } = state.value;
-    let entries = state.recent.entries().iter().map(|(ran, _)| (*ran, Reply::NotKept)).collect();
+    let entries =
+        state.recent.entries().iter().map(|(ran, _)| (*ran, RegisterReply::NotKept)).collect();
     State {
         accepted: state.accepted,
         basis: state.basis,
@@ -519,13 +520,17 @@ pub(crate) fn of_job(state: &State<Task>) -> State<Job> {
     }
 }
 
-fn recent<R>(entries: Vec<(Ballot, Reply)>, of: &Remembered<R>) -> Remembered<Reply> {
+fn recent<R>(
+    entries: Vec<(Ballot, RegisterReply)>,
+    of: &Remembered<R>,
+) -> Remembered<RegisterReply> {
     Remembered::of(entries, of.dropped(), of.thinned()).changed_by(of.earlier_change())
 }
 
 /// Replies are packed by masters alone, and how long something stays is compared with [`same_stay`].
 fn without_replies(state: &State<Job>) -> State<Job> {
-    let entries = state.recent.entries().iter().map(|(ran, _)| (*ran, Reply::NotKept)).collect();
+    let entries =
+        state.recent.entries().iter().map(|(ran, _)| (*ran, RegisterReply::NotKept)).collect();
     State { recent: recent(entries, &state.recent), stays_us: 0, ..state.clone() }
 }
 
@@ -538,7 +543,7 @@ fn same_stay(one_us: u64, other_us: u64) -> Checked {
 fn same_end(expected: &Ran<Task>, actual: &Ran<Job>) -> Checked {
     prop_assert_eq!(expected.wrote, actual.wrote);
     prop_assert_eq!(expected.is_promised, actual.is_promised);
-    let Reply::Frame(frame, ..) = &actual.reply else { panic!("a frame") };
+    let RegisterReply::Frame(frame, ..) = &actual.reply else { panic!("a frame") };
     let (reply, _) = Wire::parse(frame).expect("a whole frame");
     let said = match reply {
         Wire::Int(number) => tasks::Said::Number(number),

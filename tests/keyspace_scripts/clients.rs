@@ -13,9 +13,9 @@ use redlock_proxy::decision::keyspace::slot::Basis;
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::lua::program::{Program, Ttls};
-use redlock_proxy::operation::register::ask::Words;
-use redlock_proxy::operation::register::run::{Run, Step, Token, Worker};
-use redlock_proxy::operation::register::{Job, Place, Reply, packed};
+use redlock_proxy::operation::register::ask::RequestWords;
+use redlock_proxy::operation::register::run::{Run, RunStep, RunWorker, Token};
+use redlock_proxy::operation::register::{Job, Place, RegisterReply, packed};
 use tokio::sync::mpsc;
 
 use crate::now_us;
@@ -69,7 +69,7 @@ impl World {
 }
 
 /// A request of one operation, and its number.
-type Asked = (u64, Token, Words);
+type Asked = (u64, Token, RequestWords);
 
 /// What a client hears from a master, about one of its operations.
 type Heard = (u64, MasterId, Token, Vec<u8>);
@@ -138,7 +138,7 @@ async fn run(
     rng: &mut Rng,
 ) -> (Option<Bytes>, Left) {
     let quorum = Quorum::of(MASTERS);
-    let worker = Worker { quorum, id: number as u64 + 1, version: 1 };
+    let worker = RunWorker { quorum, id: number as u64 + 1, version: 1 };
     let places = job.places.clone();
     let operation = rng.u64(..);
     let (mut run, mut step) = Run::new(worker, job, basis, now_us());
@@ -146,30 +146,30 @@ async fn run(
         let mut until = tokio::time::Instant::now() + ROUND;
         loop {
             step = match step {
-                Step::Send(to, token, words) => {
+                RunStep::Send(to, token, words) => {
                     send(links, to, operation, token, &words);
                     until = tokio::time::Instant::now() + ROUND;
-                    Step::Wait
+                    RunStep::Wait
                 }
-                Step::Wait => match tokio::time::timeout_at(until, heard.recv()).await {
-                    Ok(Some((of, ..))) if of != operation => Step::Wait,
+                RunStep::Wait => match tokio::time::timeout_at(until, heard.recv()).await {
+                    Ok(Some((of, ..))) if of != operation => RunStep::Wait,
                     Ok(Some((_, master, token, frame))) => {
                         run.answered((master, 0), token, &frame, now_us())
                     }
                     _ => break,
                 },
-                Step::Pause => break,
-                Step::Done(Outcome::Ran(Reply::Frame(frame, ..))) => {
+                RunStep::Pause => break,
+                RunStep::Done(Outcome::Ran(RegisterReply::Frame(frame, ..))) => {
                     let left = run.held().map(|held| (places, held.to_vec()));
                     return (Some(frame), left.filter(|(places, held)| places.len() == held.len()));
                 }
                 // Its answers were lost, but not the reply.
-                Step::Done(Outcome::Ran(Reply::Packed(reply))) => {
+                RunStep::Done(Outcome::Ran(RegisterReply::Packed(reply))) => {
                     return (packed::reply(&reply).map(|(frame, _)| Bytes::from(frame)), None);
                 }
-                Step::Done(_) => return (None, None),
-                Step::Failed(error) => panic!("{}", String::from_utf8_lossy(&error)),
-                Step::TooManyKeys => panic!("too many keys"),
+                RunStep::Done(_) => return (None, None),
+                RunStep::Failed(error) => panic!("{}", String::from_utf8_lossy(&error)),
+                RunStep::TooManyKeys => panic!("too many keys"),
             };
         }
         tokio::time::sleep(Duration::from_micros(rng.u64(0..20_000))).await;
@@ -183,7 +183,7 @@ fn send(
     to: MasterSet,
     operation: u64,
     token: Token,
-    words: &Words,
+    words: &RequestWords,
 ) {
     for master in to.iter() {
         let _ = links[master.index()].send((operation, token, words.clone()));

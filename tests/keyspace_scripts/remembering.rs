@@ -5,7 +5,7 @@ use redlock_proxy::decision::register::acceptor::Fate;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
 use redlock_proxy::operation::register::answer::{Said, said};
-use redlock_proxy::operation::register::{Place, Reply, ask};
+use redlock_proxy::operation::register::{Place, RegisterReply, ask};
 
 use crate::single::{apply, place, run, start, wrap};
 use crate::support::{Raw, target_is_plain_redis};
@@ -56,7 +56,7 @@ async fn count(raw: &mut Raw, places: &[Place], counter: u64) {
 }
 
 /// What the stamp of each key says of the programs from before the first until after the last.
-async fn fates(raw: &mut Raw, places: &[Place]) -> Vec<Vec<Fate<Reply>>> {
+async fn fates(raw: &mut Raw, places: &[Place]) -> Vec<Vec<Fate<RegisterReply>>> {
     let of = |counter| Ballot { epoch: 0, counter, worker: 1 };
     let keys: Vec<_> = places.iter().map(|place| (place.clone(), 0)).collect();
     raw.send(&ask::prepare(&keys, of(LAST + 10), 0).eval()).await;

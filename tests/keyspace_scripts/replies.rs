@@ -2,7 +2,7 @@
 
 use redlock_proxy::decision::keyspace::proposer::Answer;
 use redlock_proxy::operation::register::answer::Said;
-use redlock_proxy::operation::register::{Reply, packed};
+use redlock_proxy::operation::register::{RegisterReply, packed};
 
 use crate::now_us;
 use crate::single::{apply, place, run, start, wrap};
@@ -98,7 +98,7 @@ async fn the_answer_of_a_program_on_one_key_has_its_reply_as_it_is() {
                 panic!("{text}");
             };
             assert_eq!(ran.wrote, !write.is_empty(), "{text}");
-            let Reply::Frame(frame, _, dated) = ran.reply else { panic!("{text}") };
+            let RegisterReply::Frame(frame, _, dated) = ran.reply else { panic!("{text}") };
             assert_eq!(dated, ttl_ms, "{text}");
             let (frame, expected) =
                 (String::from_utf8_lossy(&frame), String::from_utf8_lossy(&expected));

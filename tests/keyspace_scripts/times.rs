@@ -51,7 +51,7 @@ impl World {
             if ran.wrote {
                 accepted = counter;
             }
-            let register::Reply::Frame(frame, ..) = ran.reply else { panic!("{text}") };
+            let register::RegisterReply::Frame(frame, ..) = ran.reply else { panic!("{text}") };
             reply = String::from_utf8_lossy(&frame).into_owned();
         }
         (reply, format!("{:?}", self.master.ask(&["PEXPIRETIME", "a"]).await))

@@ -188,7 +188,8 @@ impl World {
         self.refused(state, index);
         state.end(&flight);
         state.seen.deleted = true;
-        let everywhere = |attempt| delete::Owed { attempt, now: everybody(), later: everybody() };
+        let everywhere =
+            |attempt| delete::OwedReleases { attempt, now: everybody(), later: everybody() };
         let lied = flight.meant.filter(|_| self.bug.is_some()).map(everywhere);
         let Some(owed) = delete.owed().or(lied) else { return };
         state.live.retain(|live| *live != owed.attempt);

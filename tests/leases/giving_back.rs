@@ -94,7 +94,7 @@ impl World {
         };
         let settled = MasterSet::from_bits(u32::from(yes));
         let rest = everybody().without(settled);
-        let all = release::Owed { attempt, now: rest, later: rest };
+        let all = release::OwedReleases { attempt, now: rest, later: rest };
         let owed = release.owed().unwrap_or(all);
         state.live.retain(|live| *live != attempt);
         state.released.push(attempt);
@@ -114,7 +114,7 @@ impl World {
         state: &mut State,
         index: usize,
         proxy: usize,
-        owed: release::Owed,
+        owed: release::OwedReleases,
     ) {
         let token = self.tokens[state.flights[index].id.0];
         for master in owed.now.iter().map(MasterId::index) {

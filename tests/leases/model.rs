@@ -1,7 +1,7 @@
 //! What may happen next, and what must hold always.
 
 use redlock_proxy::decision::lease::attempt::Generation;
-use redlock_proxy::decision::lease::master::Lease;
+use redlock_proxy::decision::lease::master::MasterLease;
 use redlock_proxy::decision::quorum::Quorum;
 use stateright::{Model, Property};
 
@@ -186,7 +186,7 @@ fn believers<'a>(world: &'a World, state: &'a State) -> impl Iterator<Item = (Ho
 /// Others decide what a master that forgot is given.
 fn deleted_is_ended(state: &State) -> bool {
     state.deleted.iter().all(|attempt| {
-        let is_it = |copy: Lease<u8>| copy.tag.attempt == *attempt;
+        let is_it = |copy: MasterLease<u8>| copy.tag.attempt == *attempt;
         let keeps = |master: &&Master| !master.forgot && master.key.is_some_and(is_it);
         state.masters.iter().filter(keeps).count() < Quorum::of(MASTERS).needed()
     })
@@ -195,7 +195,7 @@ fn deleted_is_ended(state: &State) -> bool {
 /// A quorum keeps what a client believes in for as long as it does, but for masters that forgot.
 fn confirmed_stays(world: &World, state: &State) -> bool {
     believers(world, state).all(|(holds, token)| {
-        let is_it = |copy: Lease<u8>| {
+        let is_it = |copy: MasterLease<u8>| {
             let is_its = holds.attempt == copy.tag.attempt || holds.shares && copy.token == token;
             is_its && copy.end_ms >= u64::from(holds.until)
         };

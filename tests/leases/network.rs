@@ -2,7 +2,7 @@
 
 use redlock_proxy::decision::lease::attempt::Generation;
 use redlock_proxy::decision::lease::attempt::Tag;
-use redlock_proxy::decision::lease::master::{self, Lease};
+use redlock_proxy::decision::lease::master::{self, MasterLease};
 use redlock_proxy::decision::lease::{claim, delete, extend, release};
 
 use crate::bugs::Bug;
@@ -59,11 +59,11 @@ impl World {
         Some(if proven { answer } else { unknown(answer) })
     }
 
-    fn run(&self, key: &mut Option<Lease<u8>>, command: Command, now: u8) -> Option<Answer> {
+    fn run(&self, key: &mut Option<MasterLease<u8>>, command: Command, now: u8) -> Option<Answer> {
         let end = |ttl: u8| u64::from(now + ttl);
         Some(match command {
             Command::Claim { tag, token, ttl, or_prolong } => {
-                let new = Lease { tag, token, end_ms: end(ttl) };
+                let new = MasterLease { tag, token, end_ms: end(ttl) };
                 let take = if or_prolong { master::acquire::<u8> } else { master::claim::<u8> };
                 let vote = take(key, new);
                 self.forget_generation(key);
@@ -100,7 +100,7 @@ impl World {
         })
     }
 
-    fn forget_generation(&self, key: &mut Option<Lease<u8>>) {
+    fn forget_generation(&self, key: &mut Option<MasterLease<u8>>) {
         if self.has(Bug::NoGenerations)
             && let Some(copy) = key
         {
@@ -138,7 +138,7 @@ impl World {
             let agree = copies.iter().all(|copy| copy.tag.attempt == longest.tag.attempt);
             let one_of_them = self.has(Bug::NobodysTagIsOneOfThem);
             let tag = if one_of_them { longest.tag } else { attempt(PROXIES, (0, 0), 0).fresh() };
-            let nobodys = Lease { tag, token: NOBODY, ..longest };
+            let nobodys = MasterLease { tag, token: NOBODY, ..longest };
             state.masters[index].key = Some(if agree { longest } else { nobodys });
         }
         state.masters[index].is_out = false;
@@ -160,7 +160,7 @@ impl World {
     }
 }
 
-fn delete_token(key: &mut Option<Lease<u8>>, token: u8) -> release::Vote {
+fn delete_token(key: &mut Option<MasterLease<u8>>, token: u8) -> release::Vote {
     match key {
         Some(copy) if copy.token == token => {
             *key = None;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_proxy::decision::lease::attempt::Attempt;
 use redlock_proxy::decision::lease::claim::Claim;
 use redlock_proxy::decision::lease::extend::Extend;
-use redlock_proxy::decision::lease::master::Lease;
+use redlock_proxy::decision::lease::master::MasterLease;
 use redlock_proxy::decision::lease::{claim, extend, release};
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 
@@ -241,7 +241,13 @@ impl World {
         self.broadcast(state, index);
     }
 
-    fn follow_claim(&self, state: &mut State, index: usize, attempt: Attempt, next: claim::Next) {
+    fn follow_claim(
+        &self,
+        state: &mut State,
+        index: usize,
+        attempt: Attempt,
+        next: claim::ClaimNext,
+    ) {
         let flight = &state.flights[index];
         let (proxy, token) = (flight.proxy, self.tokens[flight.id.0]);
         let skip = match next.step {
@@ -324,7 +330,7 @@ impl World {
         let Some(attempt) = extend.attempt() else { return };
         let ttl = self.padded(self.scripts[flight.id.0][flight.id.1], extend.freshness());
         let ends = |master: &&Master| {
-            let is_it = |copy: &Lease<u8>| copy.tag.attempt == attempt;
+            let is_it = |copy: &MasterLease<u8>| copy.tag.attempt == attempt;
             master.key.filter(is_it).is_some_and(|copy| copy.end_ms > u64::from(state.now + ttl))
         };
         let late = state.masters.iter().filter(ends).count();

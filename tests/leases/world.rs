@@ -7,7 +7,7 @@ use redlock_proxy::decision::lease::attempt::{Attempt, Tag, WorkerId};
 use redlock_proxy::decision::lease::claim::{Claim, Terms};
 use redlock_proxy::decision::lease::delete::{self, Delete};
 use redlock_proxy::decision::lease::extend::Extend;
-use redlock_proxy::decision::lease::master::Lease;
+use redlock_proxy::decision::lease::master::MasterLease;
 use redlock_proxy::decision::lease::release::Release;
 use redlock_proxy::decision::lease::{claim, extend, release};
 use redlock_proxy::decision::quorum::Quorum;
@@ -126,7 +126,7 @@ pub(crate) struct Seen {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
-    pub(crate) key: Option<Lease<u8>>,
+    pub(crate) key: Option<MasterLease<u8>>,
     /// Roster version that its mark shows; `None` when it has forgotten.
     pub(crate) mark: Option<u8>,
     /// Whether the roster has put it out.
@@ -377,7 +377,7 @@ impl World {
     fn held(&self, mut state: State) -> State {
         let attempt = attempt(0, (0, 9), 0);
         let end_ms = u64::from(self.lease + self.freshness);
-        let lease = Lease { tag: attempt.fresh(), token: self.tokens[0], end_ms };
+        let lease = MasterLease { tag: attempt.fresh(), token: self.tokens[0], end_ms };
         let (first, others) = state.masters.split_at_mut(1);
         others.iter_mut().for_each(|master| master.key = Some(lease));
         first[0].touched = true;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::roster::admission::{Copy, Shown, Task, is_source};
-use redlock_proxy::decision::roster::mark::{Kind, Mark, Proof, Reading, Tail};
+use redlock_proxy::decision::roster::mark::{Mark, MarkKind, MarkReading, Proof, Tail};
 use redlock_proxy::decision::roster::roster::{Change, Member, Roster, Stage, Standing};
 use redlock_proxy::decision::roster::term::Term;
 use redlock_proxy::decision::roster::votes::Votes;
@@ -142,7 +142,7 @@ impl World {
         on_the_way.remove(MasterId::new(at));
         let is_free = master.lease.is_none();
         master.lease.get_or_insert(Lease::Of(index));
-        let reading = Reading {
+        let reading = MarkReading {
             mark: bugs::read(self.bug, master, proofs[at].as_ref()),
             time_continues: true,
         };
@@ -198,7 +198,7 @@ impl World {
                 let (nonce, since) = (state.nonces, state.proxies[index].roster.out_since(master));
                 let since = since.or(Some(0).filter(|_| self.bug.is_some()))?;
                 if state.masters[at].mark == seen {
-                    let kind = Kind::Provisional { nonce };
+                    let kind = MarkKind::Provisional { nonce };
                     state.masters[at].mark =
                         Some(Mark { kind, database: 0, tail: Tail::default() });
                     let copy = Copy { since, nonce, sources: MasterSet::EMPTY };
@@ -242,7 +242,7 @@ impl World {
     ) {
         let Some(copy) = &mut state.proxies[index].copy else { return };
         let target = &mut state.masters[target.index()];
-        let kind = Kind::Provisional { nonce: copy.nonce };
+        let kind = MarkKind::Provisional { nonce: copy.nonce };
         if target.mark.as_ref().is_none_or(|mark| mark.kind != kind) {
             return;
         }

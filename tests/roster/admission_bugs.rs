@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redlock_proxy::decision::quorum::MasterId;
 use redlock_proxy::decision::roster::admission::{self, Copy, Shown, Task};
-use redlock_proxy::decision::roster::mark::{Mark, Proof, Reading};
+use redlock_proxy::decision::roster::mark::{Mark, MarkReading, Proof};
 use redlock_proxy::decision::roster::roster::{Change, Roster, Standing};
 use redlock_proxy::decision::roster::term::Term;
 use stateright::{Checker, HasDiscoveries, Model};
@@ -43,7 +43,7 @@ pub(crate) fn read(bug: Option<Bug>, master: &Master, proof: Option<&Proof>) -> 
 }
 
 fn is_of(proof: Option<&Proof>, mark: &Mark) -> bool {
-    let reading = Reading { mark: Some(mark.clone()), time_continues: true };
+    let reading = MarkReading { mark: Some(mark.clone()), time_continues: true };
     proof.is_some_and(|proof| proof.check(&reading, ()).is_some())
 }
 

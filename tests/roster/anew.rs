@@ -7,7 +7,7 @@ use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::roster::admission::Shown;
 use redlock_proxy::decision::roster::anew::{self, Rests, Task};
-use redlock_proxy::decision::roster::mark::{Kind, Mark, Tail};
+use redlock_proxy::decision::roster::mark::{Mark, MarkKind, Tail};
 use redlock_proxy::decision::roster::roster::{Change, Roster};
 use stateright::{Model, Property};
 
@@ -220,7 +220,7 @@ impl State {
 }
 
 fn provisional(nonce: u64) -> Mark {
-    Mark { kind: Kind::Provisional { nonce }, database: 0, tail: Tail::default() }
+    Mark { kind: MarkKind::Provisional { nonce }, database: 0, tail: Tail::default() }
 }
 
 /// The process of a master after so many restarts.

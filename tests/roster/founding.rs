@@ -6,10 +6,10 @@
 
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
-use redlock_proxy::decision::register::electorate::Electorate;
+use redlock_proxy::decision::register::electorate::RegisterElectorate;
 use redlock_proxy::decision::roster::admission::Shown;
 use redlock_proxy::decision::roster::founding::{self, Task};
-use redlock_proxy::decision::roster::mark::{Kind, Mark};
+use redlock_proxy::decision::roster::mark::{Mark, MarkKind};
 use redlock_proxy::decision::roster::roster::{
     Change, Member, Presence, Roster, Stage, Standing, Voters,
 };
@@ -229,7 +229,7 @@ impl State {
     fn marked(&self, cluster: &str) -> MasterSet {
         let is_its = |at: &usize| {
             let kind = self.marks[*at].as_ref().map(|mark| &mark.kind);
-            matches!(kind, Some(Kind::Member { cluster: theirs, .. }) if theirs == cluster)
+            matches!(kind, Some(MarkKind::Member { cluster: theirs, .. }) if theirs == cluster)
         };
         (0..MASTERS).filter(is_its).map(MasterId::new).collect()
     }

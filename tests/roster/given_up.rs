@@ -11,7 +11,7 @@ use redlock_proxy::decision::register::proposer::{Answer, Outcome, Proposer, Req
 use redlock_proxy::decision::roster::admission::{self, Shown};
 use redlock_proxy::decision::roster::anew::{self, Rests};
 use redlock_proxy::decision::roster::learning::{self, Lesson};
-use redlock_proxy::decision::roster::mark::{Kind, Mark, Tail};
+use redlock_proxy::decision::roster::mark::{Mark, MarkKind, Tail};
 use redlock_proxy::decision::roster::roster::{Accepted, Change, Presence, Roster, Voters};
 use stateright::{Model, Property};
 
@@ -109,7 +109,7 @@ impl World {
             Some(anew::Task::Mark(places)) => {
                 for place in places.iter() {
                     state.nonces += 1;
-                    let kind = Kind::Provisional { nonce: state.nonces };
+                    let kind = MarkKind::Provisional { nonce: state.nonces };
                     let mark = Mark { kind, database: 0, tail: Tail::default() };
                     state.masters[place.index()].get_mark(mark);
                 }

@@ -3,7 +3,7 @@
 use redlock_proxy::decision::quorum::{MasterId, Quorum};
 use redlock_proxy::decision::register::acceptor::{self, State as Accepted};
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::decision::register::electorate::Electorate;
+use redlock_proxy::decision::register::electorate::RegisterElectorate;
 use redlock_proxy::decision::register::proposer::{Answer, Outcome, Proposer, Request, Step};
 use redlock_proxy::decision::register::{StampOf, StateOf};
 use redlock_proxy::decision::roster::roster::{Change, Identity, Presence, Roster};
@@ -29,7 +29,7 @@ enum Bug {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Voters(Option<Bug>);
 
-impl Electorate<Roster> for Voters {
+impl RegisterElectorate<Roster> for Voters {
     type Credential = Presence;
 
     fn counts(&self, newest: &Roster, _: MasterId, shown: &Presence) -> bool {

@@ -3,7 +3,7 @@
 //!
 //! Arity, flags, key positions and versions are those of redis-server 7.0.
 
-use super::{Family, KEYS, NO_KEY, Nothing, ONE_KEY, Run, Spec, data_commands};
+use super::{Family, KEYS, NO_KEY, Nothing, ONE_KEY, RunBy, Spec, data_commands};
 
 data_commands! {
     "bitcount" -2 ONE_KEY ["readonly"] "2.6.0" Bitmap Read(Zero) "Count set bits in a string";

@@ -4,7 +4,7 @@
 //! `COMMAND DOCS`. Clients that route or check by them must find the same values here. `DELEX` comes from Redis 8.4,
 //! and `DELIFEQ` from Valkey 9.0.
 
-use super::{Family, KEYS, NO_KEY, ONE_KEY, Run, Spec, commands};
+use super::{Family, KEYS, NO_KEY, ONE_KEY, RunBy, Spec, commands};
 
 commands! {
     Acl "acl" -2 NO_KEY []

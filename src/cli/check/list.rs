@@ -61,7 +61,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::roster::mark::{Kind, Mark, Tail};
+    use crate::decision::roster::mark::{Mark, MarkKind, Tail};
     use crate::decision::roster::roster::{Member, Stage, Standing};
 
     fn roster() -> Roster {
@@ -86,7 +86,7 @@ mod tests {
         let shown = |name: &&str| {
             let mark = cluster(name).map(|cluster| {
                 let member = name[1..].parse().expect("a number");
-                let kind = Kind::Member { cluster, version: 2, member, incarnation: 1 };
+                let kind = MarkKind::Member { cluster, version: 2, member, incarnation: 1 };
                 Mark { kind, database: 0, tail: Tail::default() }
             });
             let run_id = format!("run{}", &name[1..]);

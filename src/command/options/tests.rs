@@ -197,14 +197,14 @@ proptest! {
     #[test]
     fn a_relative_time_means_itself(ms in 1..i64::MAX - NOW) {
         let text = ms.to_string();
-        let time = Time::new(text.as_bytes(), Unit::Milliseconds, Base::Now);
+        let time = Time::new(text.as_bytes(), TimeUnit::Milliseconds, Base::Now);
         prop_assert_eq!(time.ttl_ms("set", NOW), Ok(ms));
     }
 
     #[test]
     fn a_moment_is_as_far_as_it_is(ms in 1..i64::MAX, now in 0..i64::MAX) {
         let text = ms.to_string();
-        let time = Time::new(text.as_bytes(), Unit::Milliseconds, Base::Epoch);
+        let time = Time::new(text.as_bytes(), TimeUnit::Milliseconds, Base::Epoch);
         prop_assert_eq!(time.ttl_ms("set", now), Ok(ms - now));
     }
 }

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use super::{Effect, NO_LIMITS, effect, is_own, is_script, known};
 use crate::acl::guard::Guard;
-use crate::catalogue::table::{Command, Run, Spec};
+use crate::catalogue::table::{Command, RunBy, Spec};
 use crate::catalogue::{error, keys};
 use crate::client::slices::{Made, Sliced};
 use crate::client::timeslice::{self, TimeSlice};
 use crate::command::permission::{self, Denied};
 use crate::command::{data, operation, program, script, stream};
 use crate::context::caller::Caller;
-use crate::context::transaction::{ALLOCATION, Request, Transaction};
+use crate::context::transaction::{ALLOCATION, QueuedRequest, Transaction};
 use crate::engine::sequential::libraries::Libraries;
 use crate::lua::Script;
 use crate::lua::transactions::Databases;
-use crate::operation::program::{Executing, Program, Queued, Shape};
+use crate::operation::program::{Executing, Program, ProgramShape, Queued};
 use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation};
 use crate::resp::number::parse_i64;
@@ -28,7 +28,7 @@ use crate::resp::requests::{Args, Decoder};
 /// An `EXEC` whose commands are checked one after the other, as long as a turn lasts.
 #[derive(Debug)]
 pub struct Planning {
-    queue: std::vec::IntoIter<Request>,
+    queue: std::vec::IntoIter<QueuedRequest>,
     /// Memory that the queue takes.
     held: usize,
     /// Number of leading requests that must be answered before the masters run theirs.
@@ -96,7 +96,7 @@ impl Planning {
             if !self.make(time) {
                 return Ok(None);
             }
-            let Some(Request { spec, words, script }) = self.queue.next() else { break };
+            let Some(QueuedRequest { spec, words, script }) = self.queue.next() else { break };
             self.decoder.decode(&words, NO_LIMITS).map_err(|error| error.reply())?;
             if let Some(script) = script {
                 caller.worker.scripts().load(script.text.clone()).learn_from(&script);
@@ -292,7 +292,7 @@ impl Plan {
         let commands: Vec<_> = self.commands.into_iter().flat_map(words).collect();
         let keys: Vec<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
         let call = program::transaction(caller, text.program, &keys, watched, &commands);
-        let shape = Shape::Transaction(Executing {
+        let shape = ProgramShape::Transaction(Executing {
             queued: self.queued,
             chosen_db: Rc::clone(&caller.chosen_db),
             has_own: self.has_own,
@@ -315,8 +315,8 @@ fn still_allowed(caller: &Caller, spec: &Spec, args: Args<'_>) -> Result<(), Rep
 /// Checks the timeout of a blocking command. It does not block in a transaction, but the timeout must be valid.
 fn refused_wait(spec: &Spec, args: Args<'_>) -> Option<Reply> {
     match spec.run {
-        Run::Wait => data::timeout(spec, args).err(),
-        Run::Follow | Run::Deliver => stream::Request::parse(spec, args).err(),
+        RunBy::Wait => data::timeout(spec, args).err(),
+        RunBy::Follow | RunBy::Deliver => stream::Request::parse(spec, args).err(),
         _ => None,
     }
 }

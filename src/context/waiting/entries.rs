@@ -12,7 +12,7 @@ use crate::context::worker::Worker;
 use crate::engine::sequential::Asking;
 use crate::engine::sequential::large::Large;
 use crate::operation::changed_keys::Line;
-use crate::operation::register::Name;
+use crate::operation::register::ContentName;
 use crate::operation::verbatim_read::Query;
 use crate::operation::watch::{Watch, Watched};
 use crate::operation::{Kind, Operation, request};
@@ -20,16 +20,16 @@ use crate::resp::flat;
 use crate::resp::reply::Reply;
 
 /// Makes something for a client that wants the entries after these ids, one for each stream.
-pub type Behind<T> = Box<dyn Fn(&[Box<[u8]>]) -> T>;
+pub type EntryPosition<T> = Box<dyn Fn(&[Box<[u8]>]) -> T>;
 
 /// Entries that a client waits for.
 pub struct Entries {
     /// The first attempt: the request as it is, which may find existing entries, or a mistake in the request.
     pub first: First,
     /// The later attempts.
-    pub next: Behind<Operation>,
+    pub next: EntryPosition<Operation>,
     /// The request that continues the wait in another process.
-    pub again: Behind<Vec<u8>>,
+    pub again: EntryPosition<Vec<u8>>,
     /// The ids after which entries are wanted.
     pub ids: RefCell<Vec<Box<[u8]>>>,
     /// The queue of clients that the entries are shared with.
@@ -37,7 +37,7 @@ pub struct Entries {
     /// Whether the first attempt was made, and every `$` is an id.
     pub has_begun: Cell<bool>,
     /// The values of the streams at the last poll, by name.
-    pub seen: RefCell<Vec<Option<Name>>>,
+    pub seen: RefCell<Vec<Option<ContentName>>>,
 }
 
 /// The first attempt.

@@ -1,7 +1,7 @@
 //! Meaning of a script for locks, as far as its text shows.
 
 use crate::lua::program::Program;
-use crate::lua::{Shape, recognise};
+use crate::lua::{LockMeaning, recognise};
 use crate::names::kind::LockSign;
 use crate::resp::word::is;
 
@@ -13,10 +13,10 @@ pub fn goes_through_all_keys(text: &[u8]) -> bool {
 /// Returns what a script does with its first key, if it is an operation of locks.
 pub fn kind_of(text: &[u8]) -> Option<LockSign> {
     match recognise(text) {
-        Some(Shape::Claim { .. }) => Some(LockSign::ClaimScript),
-        Some(Shape::Acquire { .. }) => Some(LockSign::AcquireScript),
-        Some(Shape::Extend { .. }) => Some(LockSign::ExtendScript),
-        Some(Shape::Release { .. }) => Some(LockSign::ReleaseScript),
+        Some(LockMeaning::Claim { .. }) => Some(LockSign::ClaimScript),
+        Some(LockMeaning::Acquire { .. }) => Some(LockSign::AcquireScript),
+        Some(LockMeaning::Extend { .. }) => Some(LockSign::ExtendScript),
+        Some(LockMeaning::Release { .. }) => Some(LockSign::ReleaseScript),
         None => looks_like_a_lock(text).then_some(LockSign::LockScript),
     }
 }

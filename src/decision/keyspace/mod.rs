@@ -42,7 +42,7 @@ pub mod tombstone;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use settle::Holding;
+use settle::HeldBallot;
 
 /// A change of some keys that every master runs in place.
 ///
@@ -85,7 +85,7 @@ pub trait Program: Clone + Debug + Eq + Hash {
     }
 
     /// Whether the program may run on what its keys turned out to hold. If not, the operation ends without running it.
-    fn may_run(&self, _holdings: &[Holding<Self>], _now_us: u64) -> bool {
+    fn may_run(&self, _holdings: &[HeldBallot<Self>], _now_us: u64) -> bool {
         true
     }
 

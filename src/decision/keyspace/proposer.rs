@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::early::Early;
 use super::remains::{self, Over};
-use super::settle::{Finding, Holding, settle};
+use super::settle::{Finding, HeldBallot, settle};
 use super::slot::{self, Adopt, Apply, Basis, Ran, Refusal, Sight};
 use super::tombstone::alike;
 use super::{Program, flush};
@@ -56,7 +56,7 @@ enum Phase<P: Program> {
         promises: Vec<(MasterId, Vec<Sight<P>>)>,
         no: MasterSet,
     },
-    Adopting(Round, Vec<Holding<P>>),
+    Adopting(Round, Vec<HeldBallot<P>>),
     Applying(Round, Vec<Basis<P>>, Option<Ran<P>>),
     /// The round is lost: the next one has a higher ballot. A quorum's promises may have left open what the keys hold.
     Pausing {
@@ -378,8 +378,8 @@ impl<P: Program> Proposer<P> {
         self.decided(next, holdings)
     }
 
-    fn as_they_are(&self, holdings: &[Holding<P>], ballot: Ballot) -> Vec<slot::Adopted<P>> {
-        let adopted = |(key, holding): (&P::Key, &Holding<P>)| slot::Adopted {
+    fn as_they_are(&self, holdings: &[HeldBallot<P>], ballot: Ballot) -> Vec<slot::Adopted<P>> {
+        let adopted = |(key, holding): (&P::Key, &HeldBallot<P>)| slot::Adopted {
             key: key.clone(),
             from: holding.state.accepted,
             state: slot::State { accepted: ballot, open: None, ..holding.state.clone() },
@@ -406,7 +406,7 @@ impl<P: Program> Proposer<P> {
         &mut self,
         ballot: Ballot,
         states: Vec<slot::Adopted<P>>,
-        mut holdings: Vec<Holding<P>>,
+        mut holdings: Vec<HeldBallot<P>>,
     ) -> Step<P> {
         for holding in &mut holdings {
             holding.state.accepted = ballot;
@@ -443,7 +443,7 @@ impl<P: Program> Proposer<P> {
     }
 
     /// Continues once a quorum holds `holdings` and has promised `ballot`.
-    fn decided(&mut self, ballot: Ballot, holdings: Vec<Holding<P>>) -> Step<P> {
+    fn decided(&mut self, ballot: Ballot, holdings: Vec<HeldBallot<P>>) -> Step<P> {
         let Wish::Run(program) = self.wish.clone() else {
             return self.end(Outcome::Read(holdings));
         };
@@ -457,7 +457,7 @@ impl<P: Program> Proposer<P> {
                 self.end(Outcome::Unmet)
             }
             Fate::DidNotRun => {
-                let basis = |holding: Holding<P>| Basis {
+                let basis = |holding: HeldBallot<P>| Basis {
                     accepted: holding.state.accepted,
                     lease: holding.lease,
                     ballot,

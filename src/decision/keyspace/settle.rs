@@ -31,10 +31,10 @@ use crate::decision::register::ballot::Ballot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding<P: Program> {
     /// A quorum holds this under each key.
-    Known(Vec<Holding<P>>),
+    Known(Vec<HeldBallot<P>>),
     /// A quorum must first adopt these states, under the ballot of the promises. Each requested key then holds this,
     /// under that ballot.
-    Adopt(Vec<Adopted<P>>, Vec<Holding<P>>),
+    Adopt(Vec<Adopted<P>>, Vec<HeldBallot<P>>),
     /// These keys must be examined as well.
     More(Vec<P::Key>),
     /// The result depends on masters that have not promised yet, or on a claim that is not over.
@@ -43,7 +43,7 @@ pub enum Finding<P: Program> {
 
 /// Content of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holding<P: Program> {
+pub struct HeldBallot<P: Program> {
     /// State of the register.
     pub state: State<P>,
     /// Lease, if the register is absent.
@@ -503,7 +503,7 @@ impl<'a, P: Program> Settling<'a, P> {
             is_known &= self.sights.iter().filter(holds).count() >= self.quorum.needed()
                 && !one.has_ended_since(ballot.counter);
             let state = State { recent: one.recent(), ..one.state.clone() };
-            holdings.push(Holding { state, lease, flush: self.flush(one.key) });
+            holdings.push(HeldBallot { state, lease, flush: self.flush(one.key) });
         }
         is_known &= chosen[asked..].iter().all(|one| self.is_held(one.key, one.state.accepted));
         if is_known {

@@ -70,14 +70,14 @@ pub enum Step {
 
 /// Next step, and the take-backs to send before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Next {
+pub struct ClaimNext {
     /// Masters on which to take back this claim's attempt, in its fresh generation.
     pub take_back: MasterSet,
     /// Action after the take-backs.
     pub step: Step,
 }
 
-impl Next {
+impl ClaimNext {
     const WAIT: Self = Self { take_back: MasterSet::EMPTY, step: Step::Wait };
 }
 
@@ -192,9 +192,15 @@ impl Claim {
     /// Records one master's answer to `attempt`.
     ///
     /// An answer to an earlier attempt changes nothing: the take-back of that attempt follows it.
-    pub fn vote(&mut self, attempt: Attempt, master: MasterId, vote: Vote, now: Duration) -> Next {
+    pub fn vote(
+        &mut self,
+        attempt: Attempt,
+        master: MasterId,
+        vote: Vote,
+        now: Duration,
+    ) -> ClaimNext {
         if attempt != self.attempt || !self.pending.contains(master) {
-            return Next::WAIT;
+            return ClaimNext::WAIT;
         }
         self.pending.remove(master);
         match vote {
@@ -206,26 +212,26 @@ impl Claim {
         match self.phase {
             Phase::Voting => self.decide(now),
             Phase::Granted(granted) => self.straggler(granted, master, vote, now),
-            Phase::Asking | Phase::Lost => Next::WAIT,
+            Phase::Asking | Phase::Lost => ClaimNext::WAIT,
         }
     }
 
     /// Decides at the deadline.
-    pub fn tick(&mut self, now: Duration) -> Next {
-        if self.phase == Phase::Voting { self.decide(now) } else { Next::WAIT }
+    pub fn tick(&mut self, now: Duration) -> ClaimNext {
+        if self.phase == Phase::Voting { self.decide(now) } else { ClaimNext::WAIT }
     }
 
     /// Re-decides a grant whose reply is delayed. Past the freshness, the client would trust the lease for longer than
     /// the masters keep their copies.
-    pub fn untold(&mut self, now: Duration) -> Next {
+    pub fn untold(&mut self, now: Duration) -> ClaimNext {
         let is_fresh = now - self.sent <= self.freshness;
         match self.phase {
             Phase::Granted(holder) if !is_fresh => self.agreed(holder, now),
-            _ => Next::WAIT,
+            _ => ClaimNext::WAIT,
         }
     }
 
-    fn decide(&mut self, now: Duration) -> Next {
+    fn decide(&mut self, now: Duration) -> ClaimNext {
         let quorum = self.terms.quorum;
         if let Some(holder) = self.holders.of_quorum(quorum) {
             self.agreed(holder, now)
@@ -234,12 +240,12 @@ impl Claim {
         } else if self.pending.is_empty() || self.is_split(now) || self.is_out_of_patience(now) {
             self.undecided(now)
         } else {
-            Next::WAIT
+            ClaimNext::WAIT
         }
     }
 
     /// Grants only within the freshness. A lease granted later would outlive the masters' copies.
-    fn agreed(&mut self, holder: Attempt, now: Duration) -> Next {
+    fn agreed(&mut self, holder: Attempt, now: Duration) -> ClaimNext {
         if now - self.sent <= self.freshness {
             return self.granted(holder);
         }
@@ -252,22 +258,22 @@ impl Claim {
 
     /// Grants the lease. If the quorum holds an earlier attempt, copies of the current one are not needed and would
     /// outlive its release.
-    fn granted(&mut self, holder: Attempt) -> Next {
+    fn granted(&mut self, holder: Attempt) -> ClaimNext {
         let take_back =
             if holder == self.attempt { MasterSet::EMPTY } else { self.may_hold_attempt() };
         self.phase = Phase::Granted(holder);
-        Next { take_back, step: Step::Granted(holder) }
+        ClaimNext { take_back, step: Step::Granted(holder) }
     }
 
     /// Reports the key as held, unless some master voted yes. Then the vote is split and nobody wins.
-    fn refused(&mut self, now: Duration) -> Next {
+    fn refused(&mut self, now: Duration) -> ClaimNext {
         if self.holders.of(self.attempt).is_empty() {
             return self.end(Phase::Lost, Step::Held);
         }
         self.split(now)
     }
 
-    fn undecided(&mut self, now: Duration) -> Next {
+    fn undecided(&mut self, now: Duration) -> ClaimNext {
         if self.quorum_answered() {
             self.split(now)
         } else if self.is_out_of_patience(now) {
@@ -277,7 +283,7 @@ impl Claim {
         }
     }
 
-    fn split(&mut self, now: Duration) -> Next {
+    fn split(&mut self, now: Duration) -> ClaimNext {
         let is_over = self.is_out_of_patience(now);
         if self.retries_left > 0 && !is_over {
             self.retries_left -= 1;
@@ -286,7 +292,7 @@ impl Claim {
         match self.may_be_owned() {
             false => self.end(Phase::Lost, Step::Held),
             true if is_over || self.pending.is_empty() => self.unavailable(),
-            true => Next::WAIT,
+            true => ClaimNext::WAIT,
         }
     }
 
@@ -303,7 +309,7 @@ impl Claim {
         self.holders.that_could_reach(quorum, silent).any(|attempt| attempt != self.attempt)
     }
 
-    fn unavailable(&mut self) -> Next {
+    fn unavailable(&mut self) -> ClaimNext {
         let answered = self.answered().len();
         self.end(Phase::Lost, Step::Unavailable { answered })
     }
@@ -311,21 +317,27 @@ impl Claim {
     /// Handles a vote after the grant. A copy that may have been made after the freshness is taken back: a release
     /// through another proxy may already have been at that master. That release's last delivery finds a copy made
     /// within the freshness.
-    fn straggler(&self, granted: Attempt, master: MasterId, vote: Vote, now: Duration) -> Next {
+    fn straggler(
+        &self,
+        granted: Attempt,
+        master: MasterId,
+        vote: Vote,
+        now: Duration,
+    ) -> ClaimNext {
         let is_late = match vote {
             Vote::Taken => now - self.sent > self.freshness,
             Vote::Unknown => true,
             Vote::Owned(_) | Vote::Refused => false,
         };
         if is_late && granted == self.attempt {
-            return Next { take_back: MasterSet::from_iter([master]), step: Step::Wait };
+            return ClaimNext { take_back: MasterSet::from_iter([master]), step: Step::Wait };
         }
-        Next::WAIT
+        ClaimNext::WAIT
     }
 
-    fn end(&mut self, phase: Phase, step: Step) -> Next {
+    fn end(&mut self, phase: Phase, step: Step) -> ClaimNext {
         self.phase = phase;
-        Next { take_back: self.may_hold_attempt(), step }
+        ClaimNext { take_back: self.may_hold_attempt(), step }
     }
 
     /// Returns the masters that were asked and do not certainly hold something else: a silent master may still say yes.

@@ -30,7 +30,7 @@ use std::time::Duration;
 use super::attempt::Tag;
 use super::claim::Terms;
 use super::holders::Holders;
-pub use super::release::{Owed, Vote};
+pub use super::release::{OwedReleases, Vote};
 use crate::decision::quorum::{MasterId, MasterSet};
 pub use target::Value;
 use target::{Name, Target};
@@ -225,10 +225,10 @@ impl Delete {
 
     /// After a success, returns the masters where the lease may still be or may still arrive. A value without a tag has
     /// no name by which it could be deleted safely later.
-    pub fn owed(&self) -> Option<Owed> {
+    pub fn owed(&self) -> Option<OwedReleases> {
         let Phase::Deleted(Name::Attempt(attempt)) = self.phase else { return None };
         let later = self.terms.quorum.everybody().without(self.target.settled());
-        Some(Owed { attempt, now: later.without(self.free), later })
+        Some(OwedReleases { attempt, now: later.without(self.free), later })
     }
 
     fn decide(&mut self, now: Duration) -> Step {

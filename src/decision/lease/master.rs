@@ -8,7 +8,7 @@ use super::{claim, delete, extend, release};
 
 /// One master's copy of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Lease<T> {
+pub struct MasterLease<T> {
     /// Attempt that stored the copy, and its extensions since.
     pub tag: Tag,
     /// The client's token.
@@ -18,7 +18,7 @@ pub struct Lease<T> {
 }
 
 /// Takes the key if it is free: `SET key value NX PX ttl`.
-pub fn claim<T>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
+pub fn claim<T>(key: &mut Option<MasterLease<T>>, new: MasterLease<T>) -> claim::Vote {
     match key {
         Some(_) => claim::Vote::Refused,
         None => {
@@ -29,7 +29,7 @@ pub fn claim<T>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
 }
 
 /// Takes the key if it is free, or extends it if it holds the client's token.
-pub fn acquire<T: PartialEq>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
+pub fn acquire<T: PartialEq>(key: &mut Option<MasterLease<T>>, new: MasterLease<T>) -> claim::Vote {
     match extend(key, &new.token, new.end_ms) {
         extend::Vote::Extended(attempt) | extend::Vote::EndsLater(attempt) => {
             claim::Vote::Owned(attempt)
@@ -41,7 +41,11 @@ pub fn acquire<T: PartialEq>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim
 /// Extends the lease of this token, and raises its generation so that no take-back in flight can hit it.
 ///
 /// The longer end stays: an extension that reaches too few masters must not shorten a confirmed lease.
-pub fn extend<T: PartialEq>(key: &mut Option<Lease<T>>, token: &T, end_ms: u64) -> extend::Vote {
+pub fn extend<T: PartialEq>(
+    key: &mut Option<MasterLease<T>>,
+    token: &T,
+    end_ms: u64,
+) -> extend::Vote {
     match key {
         Some(copy) if copy.token == *token => {
             copy.tag = copy.tag.raised();
@@ -56,14 +60,14 @@ pub fn extend<T: PartialEq>(key: &mut Option<Lease<T>>, token: &T, end_ms: u64) 
 }
 
 /// Lets the key end sooner if it holds exactly this value and its end has not been put off since it was seen.
-pub fn shorten<T>(key: &mut Option<Lease<T>>, tag: Tag, seen_ms: u64, end_ms: u64) {
+pub fn shorten<T>(key: &mut Option<MasterLease<T>>, tag: Tag, seen_ms: u64, end_ms: u64) {
     if let Some(copy) = key.as_mut().filter(|copy| copy.tag == tag && copy.end_ms <= seen_ms) {
         copy.end_ms = copy.end_ms.min(end_ms);
     }
 }
 
 /// Shows the lease held under this token, and changes nothing.
-pub fn look<T: PartialEq>(key: &Option<Lease<T>>, token: &T) -> release::Sight {
+pub fn look<T: PartialEq>(key: &Option<MasterLease<T>>, token: &T) -> release::Sight {
     match key {
         Some(copy) if copy.token == *token => release::Sight::Held(copy.tag),
         Some(_) => release::Sight::Other,
@@ -72,7 +76,7 @@ pub fn look<T: PartialEq>(key: &Option<Lease<T>>, token: &T) -> release::Sight {
 }
 
 /// Shows the lease held under any token, and changes nothing.
-pub fn show<T>(key: &Option<Lease<T>>) -> delete::Sight {
+pub fn show<T>(key: &Option<MasterLease<T>>) -> delete::Sight {
     match key {
         Some(copy) => delete::Sight::Held(delete::Value::Tagged(copy.tag)),
         None => delete::Sight::Missing,
@@ -80,7 +84,7 @@ pub fn show<T>(key: &Option<Lease<T>>) -> delete::Sight {
 }
 
 /// Deletes the key if it holds exactly this value. A take-back calls this with the attempt's fresh tag.
-pub fn delete<T>(key: &mut Option<Lease<T>>, tag: Tag) -> release::Vote {
+pub fn delete<T>(key: &mut Option<MasterLease<T>>, tag: Tag) -> release::Vote {
     match key {
         Some(copy) if copy.tag == tag => {
             *key = None;
@@ -93,7 +97,11 @@ pub fn delete<T>(key: &mut Option<Lease<T>>, tag: Tag) -> release::Vote {
 }
 
 /// Deletes the key if it holds exactly this tag and token. Reports it if another attempt holds the token.
-pub fn give_back<T: PartialEq>(key: &mut Option<Lease<T>>, tag: Tag, token: &T) -> release::Vote {
+pub fn give_back<T: PartialEq>(
+    key: &mut Option<MasterLease<T>>,
+    tag: Tag,
+    token: &T,
+) -> release::Vote {
     match key {
         Some(copy) if copy.token != *token => release::Vote::Other,
         Some(copy) if copy.tag.attempt != tag.attempt => release::Vote::Another,
@@ -102,7 +110,7 @@ pub fn give_back<T: PartialEq>(key: &mut Option<Lease<T>>, tag: Tag, token: &T) 
 }
 
 /// Delivers a release that this master missed: deletes the attempt, whatever its generation.
-pub fn deliver<T>(key: &mut Option<Lease<T>>, attempt: Attempt) -> release::Vote {
+pub fn deliver<T>(key: &mut Option<MasterLease<T>>, attempt: Attempt) -> release::Vote {
     match key {
         Some(copy) if copy.tag.attempt == attempt => {
             *key = None;
@@ -118,9 +126,9 @@ mod tests {
     use super::*;
     use crate::decision::lease::attempt::WorkerId;
 
-    fn copy(counter: u64, token: char) -> Lease<char> {
+    fn copy(counter: u64, token: char) -> MasterLease<char> {
         let tag = Attempt::new(WorkerId::new(1), counter).fresh();
-        Lease { tag, token, end_ms: 100 }
+        MasterLease { tag, token, end_ms: 100 }
     }
 
     #[test]
@@ -137,14 +145,14 @@ mod tests {
         assert_eq!(extend(&mut key, &'b', 900), extend::Vote::Refused);
         let held = copy(1, 'a').tag.attempt;
         assert_eq!(extend(&mut key, &'a', 50), extend::Vote::EndsLater(held));
-        assert_eq!(key, Some(Lease { tag: held.fresh().raised(), ..copy(1, 'a') }));
+        assert_eq!(key, Some(MasterLease { tag: held.fresh().raised(), ..copy(1, 'a') }));
         shorten(&mut key, held.fresh(), 100, 50);
         shorten(&mut key, held.fresh().raised(), 99, 50);
         assert_eq!(key.map(|copy| copy.end_ms), Some(100), "it was prolonged since");
         shorten(&mut key, held.fresh().raised(), 100, 50);
         assert_eq!(key.map(|copy| copy.end_ms), Some(50));
         assert_eq!(
-            acquire(&mut key, Lease { end_ms: 900, ..copy(2, 'a') }),
+            acquire(&mut key, MasterLease { end_ms: 900, ..copy(2, 'a') }),
             claim::Vote::Owned(held)
         );
         assert_eq!(key.map(|copy| copy.end_ms), Some(900));

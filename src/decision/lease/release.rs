@@ -82,7 +82,7 @@ pub enum Step {
 
 /// Deletions to deliver to masters that missed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Owed {
+pub struct OwedReleases {
     /// Attempt to delete, whatever its generation.
     pub attempt: Attempt,
     /// Masters that gave no answer: deliver at once, and retry until it arrives.
@@ -259,11 +259,11 @@ impl Release {
     }
 
     /// After a success, returns the masters where the attempt may still be or may still arrive.
-    pub fn owed(&self) -> Option<Owed> {
+    pub fn owed(&self) -> Option<OwedReleases> {
         let Phase::Released(attempt) = self.phase else { return None };
         let later = self.terms.quorum.everybody().without(self.deleted);
         let now = later.without(self.gone());
-        Some(Owed { attempt, now, later })
+        Some(OwedReleases { attempt, now, later })
     }
 
     /// Records that a master holds the token. One that shows the attempt after the others were asked to delete it gets

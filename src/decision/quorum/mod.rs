@@ -181,7 +181,7 @@ pub enum Ballot {
 
 /// Next step of a decision, and the undos to send before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Next<S> {
+pub struct QuorumNext<S> {
     /// Masters that must undo the operation.
     pub undo: MasterSet,
     /// Action after the undos.

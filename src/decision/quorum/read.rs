@@ -19,7 +19,7 @@ pub enum Verdict<'a, V> {
 
 /// Answers to one read, grouped by value.
 #[derive(Clone, Debug)]
-pub struct Read<V> {
+pub struct QuorumRead<V> {
     quorum: Quorum,
     pending: MasterSet,
     /// Masters that do not have the key.
@@ -27,7 +27,7 @@ pub struct Read<V> {
     values: Vec<(V, MasterSet)>,
 }
 
-impl<V> Read<V> {
+impl<V> QuorumRead<V> {
     /// Creates a read that was just sent to `asked`.
     pub fn new(quorum: Quorum, asked: MasterSet) -> Self {
         Self { quorum, pending: asked, missing: MasterSet::EMPTY, values: Vec::new() }
@@ -142,9 +142,9 @@ mod tests {
     /// One master's answer: none (`None`), no key (`Some(None)`), or a value.
     type Answer = Option<Option<u8>>;
 
-    fn read(n: usize, answers: &[Answer]) -> Read<u8> {
+    fn read(n: usize, answers: &[Answer]) -> QuorumRead<u8> {
         let quorum = Quorum::of(n);
-        let mut read = Read::new(quorum, quorum.everybody());
+        let mut read = QuorumRead::new(quorum, quorum.everybody());
         for (index, answer) in answers.iter().enumerate() {
             let master = MasterId::new(index);
             match answer {

@@ -14,7 +14,7 @@ pub const MAX_WAITERS: usize = 16_384;
 
 /// Kind of operation that takes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TurnKind {
     /// A claim that takes the key if it is free. Waiting claims share the fate of the one in flight.
     Claim,
     /// Any operation that must ask the masters itself.
@@ -63,7 +63,7 @@ pub struct Turns<T> {
 
 #[derive(Debug)]
 struct Turn<T> {
-    waiting: VecDeque<(T, Kind)>,
+    waiting: VecDeque<(T, TurnKind)>,
     /// Number of claims among `waiting`.
     claims: usize,
     /// Number of those in `waiting` that were there when the current turn began.
@@ -78,7 +78,7 @@ impl<T> Default for Turns<T> {
 
 impl<T> Turns<T> {
     /// Requests a turn on `key` for `who`.
-    pub fn enter(&mut self, key: u64, who: T, kind: Kind) -> Entry {
+    pub fn enter(&mut self, key: u64, who: T, kind: TurnKind) -> Entry {
         use std::collections::hash_map::Entry::{Occupied, Vacant};
         match self.keys.entry(key) {
             Vacant(free) => {
@@ -88,7 +88,7 @@ impl<T> Turns<T> {
             Occupied(turn) if turn.get().waiting.len() >= MAX_WAITERS => Entry::Full,
             Occupied(mut turn) => {
                 let turn = turn.get_mut();
-                turn.claims += usize::from(kind == Kind::Claim);
+                turn.claims += usize::from(kind == TurnKind::Claim);
                 turn.waiting.push_back((who, kind));
                 Entry::Wait
             }
@@ -105,7 +105,7 @@ impl<T> Turns<T> {
             self.keys.remove(&key);
             return Concerned { sharing, next: None };
         };
-        turn.claims -= usize::from(kind == Kind::Claim);
+        turn.claims -= usize::from(kind == TurnKind::Claim);
         turn.at_start = turn.waiting.len();
         Concerned { sharing, next: Some(next) }
     }
@@ -123,7 +123,7 @@ impl<T> Turn<T> {
         }
         let (mut sharing, mut staying) = (Vec::new(), VecDeque::new());
         for (index, (who, kind)) in self.waiting.drain(..).enumerate() {
-            if kind == Kind::Claim && index < within {
+            if kind == TurnKind::Claim && index < within {
                 sharing.push(who);
             } else {
                 staying.push_back((who, kind));
@@ -144,7 +144,7 @@ mod tests {
     fn entered(claims: &[u32]) -> Turns<u32> {
         let mut turns = Turns::default();
         for who in claims {
-            turns.enter(KEY, *who, Kind::Claim);
+            turns.enter(KEY, *who, TurnKind::Claim);
         }
         turns
     }
@@ -154,7 +154,7 @@ mod tests {
         let mut turns = entered(&[1, 2, 3]);
         let concerned = turns.leave(KEY, End::Granted);
         assert_eq!(concerned, Concerned { sharing: vec![2, 3], next: None });
-        assert_eq!(turns.enter(KEY, 4, Kind::Claim), Entry::Now);
+        assert_eq!(turns.enter(KEY, 4, TurnKind::Claim), Entry::Now);
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
         let mut turns = entered(&[1, 2, 3]);
         let first = turns.leave(KEY, End::Lost);
         assert_eq!(first, Concerned { sharing: vec![], next: Some(2) });
-        turns.enter(KEY, 4, Kind::Claim);
+        turns.enter(KEY, 4, TurnKind::Claim);
         let second = turns.leave(KEY, End::Lost);
         assert_eq!(second, Concerned { sharing: vec![3], next: Some(4) });
         assert_eq!(turns.leave(KEY, End::Lost), Concerned { sharing: vec![], next: None });
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn a_swap_neither_shares_nor_is_shared() {
         let mut turns = Turns::default();
-        assert_eq!(turns.enter(KEY, 1, Kind::Alone), Entry::Now);
-        assert_eq!(turns.enter(KEY, 2, Kind::Claim), Entry::Wait);
-        assert_eq!(turns.enter(KEY, 3, Kind::Alone), Entry::Wait);
+        assert_eq!(turns.enter(KEY, 1, TurnKind::Alone), Entry::Now);
+        assert_eq!(turns.enter(KEY, 2, TurnKind::Claim), Entry::Wait);
+        assert_eq!(turns.enter(KEY, 3, TurnKind::Alone), Entry::Wait);
         assert_eq!(turns.leave(KEY, End::Done), Concerned { sharing: vec![], next: Some(2) });
         assert_eq!(turns.leave(KEY, End::Granted), Concerned { sharing: vec![], next: Some(3) });
     }
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn a_loser_does_not_settle_claims_that_came_behind_a_swap() {
         let mut turns = entered(&[1]);
-        turns.enter(KEY, 2, Kind::Alone);
+        turns.enter(KEY, 2, TurnKind::Alone);
         assert_eq!(turns.leave(KEY, End::Lost), Concerned { sharing: vec![], next: Some(2) });
-        turns.enter(KEY, 3, Kind::Alone);
-        turns.enter(KEY, 4, Kind::Claim);
+        turns.enter(KEY, 3, TurnKind::Alone);
+        turns.enter(KEY, 4, TurnKind::Claim);
         assert_eq!(turns.leave(KEY, End::Done), Concerned { sharing: vec![], next: Some(3) });
         assert_eq!(turns.leave(KEY, End::Granted), Concerned { sharing: vec![4], next: None });
     }
@@ -192,10 +192,10 @@ mod tests {
     #[test]
     fn waiters_are_bounded() {
         let mut turns = Turns::default();
-        turns.enter(KEY, 0, Kind::Claim);
+        turns.enter(KEY, 0, TurnKind::Claim);
         for who in 0..MAX_WAITERS as u32 {
-            assert_eq!(turns.enter(KEY, who, Kind::Claim), Entry::Wait);
+            assert_eq!(turns.enter(KEY, who, TurnKind::Claim), Entry::Wait);
         }
-        assert_eq!(turns.enter(KEY, 1, Kind::Claim), Entry::Full);
+        assert_eq!(turns.enter(KEY, 1, TurnKind::Claim), Entry::Full);
     }
 }

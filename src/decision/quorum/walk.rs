@@ -1,7 +1,7 @@
 //! Walks over everything that a quorum holds, page by page, on one master after the other.
 //!
 //! A value that a quorum holds is on at least one of any `N - quorum + 1` masters. So `N - quorum + 1` complete walks
-//! find all of them, each over one master by that master's own cursor. A [`Place`] is the position of such a walk.
+//! find all of them, each over one master by that master's own cursor. A [`WalkPlace`] is the position of such a walk.
 //! Clients carry it as the cursor of `SCAN`, a 64-bit number, and may continue on another worker or another proxy.
 //!
 //! # Format
@@ -15,7 +15,7 @@ use super::Quorum;
 
 /// Position of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WalkPlace {
     /// Index of the master being walked, in an order that all proxies agree on.
     pub master: usize,
     /// Number of masters walked completely.
@@ -28,7 +28,7 @@ pub struct Place {
 
 const TAG_BITS: u32 = u16::BITS;
 
-impl Place {
+impl WalkPlace {
     /// Start of a walk.
     pub const START: Self = Self { master: 0, complete: 0, cursor: 0, tag: 0 };
 
@@ -103,12 +103,13 @@ mod tests {
     fn cursors_of_large_tables_fit() {
         for masters in [1, 3, 5, 7, 31] {
             let quorum = Quorum::of(masters);
-            let last = Place { master: masters - 1, complete: 0, cursor: (1 << 39) - 1, tag: 7 };
+            let last =
+                WalkPlace { master: masters - 1, complete: 0, cursor: (1 << 39) - 1, tag: 7 };
             assert!(last.encode(quorum).is_some(), "{masters}");
         }
-        let usual = Place { master: 2, complete: 1, cursor: (1 << 34) - 1, tag: u16::MAX };
+        let usual = WalkPlace { master: 2, complete: 1, cursor: (1 << 34) - 1, tag: u16::MAX };
         assert!(usual.encode(Quorum::of(3)).is_some_and(|number| number < 1 << 53));
-        let huge = Place { cursor: u64::MAX / 2, ..usual };
+        let huge = WalkPlace { cursor: u64::MAX / 2, ..usual };
         assert_eq!(huge.encode(Quorum::of(3)), None);
     }
 
@@ -125,7 +126,7 @@ mod tests {
         #[test]
         fn every_number_leads_to_the_end(masters in 1usize..=31, number: u64) {
             let quorum = Quorum::of(masters);
-            let (mut place, mut steps) = (Some(Place::decode(quorum, number)), 0);
+            let (mut place, mut steps) = (Some(WalkPlace::decode(quorum, number)), 0);
             while let Some(here) = place {
                 prop_assert!(here.master < masters && here.complete <= here.master);
                 place = here.completed(quorum);
@@ -139,7 +140,7 @@ mod tests {
             masters in 1usize..=31, failed: u32, cursor in 1u64..1 << 39, tag: u16, at in 0usize..31
         ) {
             let quorum = Quorum::of(masters);
-            let mut place = Place::START;
+            let mut place = WalkPlace::START;
             for step in 0..at {
                 let next = if failed & (1 << step) == 0 { place.completed(quorum) } else { None };
                 place = next.unwrap_or_else(|| place.skipped(quorum));
@@ -147,7 +148,7 @@ mod tests {
             let place = place.onwards(cursor, tag);
             let number = place.encode(quorum);
             prop_assert!(number.is_some_and(|number| number != 0));
-            prop_assert_eq!(number.map(|number| Place::decode(quorum, number)), Some(place));
+            prop_assert_eq!(number.map(|number| WalkPlace::decode(quorum, number)), Some(place));
         }
 
         /// However masters fail, the walk ends only after enough different masters were walked.
@@ -156,9 +157,9 @@ mod tests {
             masters in 1usize..=9, failures in proptest::collection::vec(any::<bool>(), 0..60)
         ) {
             let quorum = Quorum::of(masters);
-            let (mut place, mut walked) = (Place::START, std::collections::BTreeSet::new());
+            let (mut place, mut walked) = (WalkPlace::START, std::collections::BTreeSet::new());
             for failed in failures {
-                if place == Place::START {
+                if place == WalkPlace::START {
                     walked.clear();
                 }
                 if failed {

@@ -9,7 +9,7 @@ use crate::decision::quorum::MasterId;
 ///
 /// A master that forgot and was admitted again is a different voter. Votes from before and after must never meet in one
 /// verdict, nor in a verdict and the promises it is built on.
-pub trait Electorate<V> {
+pub trait RegisterElectorate<V> {
     /// Evidence in an answer about the master that gave it.
     type Credential: Clone + Debug + Eq + Hash;
 
@@ -26,7 +26,7 @@ pub trait Electorate<V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OneVersion(pub u64);
 
-impl<V> Electorate<V> for OneVersion {
+impl<V> RegisterElectorate<V> for OneVersion {
     type Credential = u64;
 
     fn counts(&self, _: &V, _: MasterId, version: &u64) -> bool {

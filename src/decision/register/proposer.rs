@@ -5,7 +5,7 @@
 
 use super::acceptor::{Adopt, Apply, Fate, Refusal};
 use super::ballot::Ballot;
-use super::electorate::Electorate;
+use super::electorate::RegisterElectorate;
 use super::{Program, StateOf};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
@@ -70,7 +70,7 @@ pub struct Held<E> {
 
 /// State of one operation in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Proposer<P: Program, E: Electorate<P::Value>> {
+pub struct Proposer<P: Program, E: RegisterElectorate<P::Value>> {
     quorum: Quorum,
     worker: u64,
     electorate: E,
@@ -114,7 +114,7 @@ struct Accepting<S> {
 impl<P, E> Proposer<P, E>
 where
     P: Program + Clone,
-    E: Electorate<P::Value> + Clone + PartialEq,
+    E: RegisterElectorate<P::Value> + Clone + PartialEq,
 {
     /// Starts to run `program`, or to read if there is none, with its own prepare.
     pub fn new(
@@ -372,7 +372,7 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Alone;
 
-    impl Electorate<u8> for Alone {
+    impl RegisterElectorate<u8> for Alone {
         type Credential = ();
 
         fn epoch(&self) -> u64 {

@@ -8,7 +8,7 @@
 //! proxy can finish what another began, several can work at once, and one that pauses does no harm: each step is a
 //! compare-and-set, or a change of the roster with its precondition.
 
-use super::mark::{Kind, Mark};
+use super::mark::{Mark, MarkKind};
 use super::roster::{Change, Member, Roster, Standing};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
@@ -113,7 +113,7 @@ fn admitted(
     let Some(mark) = here.mark.as_ref().filter(|_| member.run_id == here.run_id) else {
         return Some(out(master, member));
     };
-    let is_copied = nonce != 0 && mark.kind == Kind::Provisional { nonce };
+    let is_copied = nonce != 0 && mark.kind == MarkKind::Provisional { nonce };
     if mark.proves_same(&expected) {
         return None;
     }

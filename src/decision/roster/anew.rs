@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use super::admission::Shown;
-use super::mark::{Kind, Mark};
+use super::mark::{Mark, MarkKind};
 use super::roster::{Change, Roster, Standing};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
@@ -151,7 +151,9 @@ pub fn remembers(roster: &Roster, place: MasterId, shown: &Shown) -> bool {
     let Some(mark) = &shown.mark else { return false };
     let is_same = mark.proves_same(&expected) || mark.missed_a_raise_to(&expected);
     let is_admitted = match (member.standing, &mark.kind) {
-        (Standing::In { nonce }, Kind::Provisional { nonce: its }) => nonce != 0 && nonce == *its,
+        (Standing::In { nonce }, MarkKind::Provisional { nonce: its }) => {
+            nonce != 0 && nonce == *its
+        }
         _ => false,
     };
     member.is_in() && member.run_id == shown.run_id && (is_same || is_admitted)

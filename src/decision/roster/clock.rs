@@ -36,7 +36,7 @@ pub(super) struct Range {
 
 /// Result of comparing a sample with a master's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Look {
+pub enum ClockLook {
     /// The clock continues as before.
     Continues,
     /// The clock was set.
@@ -64,15 +64,15 @@ impl Clock {
     }
 
     /// Compares a sample with all previous ones. A clock that was set keeps its earlier range.
-    pub fn look(&mut self, sample: Sample) -> Look {
+    pub fn look(&mut self, sample: Sample) -> ClockLook {
         let known = self.offset_at(sample.received_us);
         let seen = sample.offset();
         let Some(both) = known.and(seen) else {
             let (least_us, most_us) = (seen.least - known.most, seen.most - known.least);
-            return Look::Stepped { least_us, most_us };
+            return ClockLook::Stepped { least_us, most_us };
         };
         (self.offset, self.at_us) = (both, self.at_us.max(sample.received_us));
-        Look::Continues
+        ClockLook::Continues
     }
 
     /// Returns a clock that another proxy has read until `at_us`.
@@ -138,10 +138,10 @@ impl Range {
 ///
 /// A paused virtual machine sees all masters jump forward by the same amount. This needs one look at each master, from
 /// at least a quorum: a minority that jumps alike proves nothing about this proxy.
-pub fn judge(quorum: Quorum, looks: &[(MasterId, Look)]) -> Finding {
-    let stepped = |(master, look): &(MasterId, Look)| match look {
-        Look::Stepped { least_us, most_us } => Some((*master, *least_us, *most_us)),
-        Look::Continues => None,
+pub fn judge(quorum: Quorum, looks: &[(MasterId, ClockLook)]) -> Finding {
+    let stepped = |(master, look): &(MasterId, ClockLook)| match look {
+        ClockLook::Stepped { least_us, most_us } => Some((*master, *least_us, *most_us)),
+        ClockLook::Continues => None,
     };
     let steps: Vec<_> = looks.iter().filter_map(stepped).collect();
     let masters: MasterSet = steps.iter().map(|(master, ..)| *master).collect();
@@ -169,36 +169,39 @@ mod tests {
     #[test]
     fn a_step_of_more_than_a_round_trip_shows() {
         let mut clock = Clock::new(sample(0, 500), 10_000);
-        assert_eq!(clock.look(sample(1_000, 500)), Look::Continues);
+        assert_eq!(clock.look(sample(1_000, 500)), ClockLook::Continues);
         assert!(matches!(
             clock.look(sample(3_000, 10_500)),
-            Look::Stepped { least_us: 7_900.., .. }
+            ClockLook::Stepped { least_us: 7_900.., .. }
         ));
         let back = clock.look(sample(5_000, -9_500));
-        assert!(matches!(back, Look::Stepped { most_us: ..0, .. }), "{back:?}");
+        assert!(matches!(back, ClockLook::Stepped { most_us: ..0, .. }), "{back:?}");
     }
 
     #[test]
     fn small_steps_do_not_add_up_unseen() {
         let mut clock = Clock::new(sample(0, 0), 0);
         let creeping = (1..10).map(|step| sample(step * 10, step * 900));
-        assert!(creeping.map(|sample| clock.look(sample)).any(|look| look != Look::Continues));
+        assert!(creeping.map(|sample| clock.look(sample)).any(|look| look != ClockLook::Continues));
     }
 
     #[test]
     fn a_proxy_that_stood_still_accuses_nobody() {
-        let alike = Look::Stepped { least_us: 9 * SECOND_US, most_us: 10 * SECOND_US };
-        let other = Look::Stepped { least_us: SECOND_US, most_us: 2 * SECOND_US };
-        let looks = |looks: &[Look]| -> Vec<_> {
+        let alike = ClockLook::Stepped { least_us: 9 * SECOND_US, most_us: 10 * SECOND_US };
+        let other = ClockLook::Stepped { least_us: SECOND_US, most_us: 2 * SECOND_US };
+        let looks = |looks: &[ClockLook]| -> Vec<_> {
             looks.iter().enumerate().map(|(at, look)| (MasterId::new(at), *look)).collect()
         };
-        let judge = |list: &[Look]| judge(Quorum::of(3), &looks(list));
+        let judge = |list: &[ClockLook]| judge(Quorum::of(3), &looks(list));
         assert_eq!(judge(&[alike; 3]), Finding::StoodStill(9_500_000));
         let all = MasterSet::first(3);
         assert_eq!(judge(&[alike, alike, other]), Finding::Stepped(all));
-        assert_eq!(judge(&[alike, alike, Look::Continues]), Finding::Stepped(MasterSet::first(2)));
+        assert_eq!(
+            judge(&[alike, alike, ClockLook::Continues]),
+            Finding::Stepped(MasterSet::first(2))
+        );
         assert_eq!(judge(&[alike]), Finding::Stepped(MasterSet::first(1)));
-        assert_eq!(judge(&[Look::Continues; 3]), Finding::Stepped(MasterSet::EMPTY));
+        assert_eq!(judge(&[ClockLook::Continues; 3]), Finding::Stepped(MasterSet::EMPTY));
     }
 
     proptest! {
@@ -220,7 +223,7 @@ mod tests {
             let first = samples.next().expect("at least one");
             let mut clock = Clock::new(first, 110);
             for sample in samples {
-                prop_assert_eq!(clock.look(sample), Look::Continues);
+                prop_assert_eq!(clock.look(sample), ClockLook::Continues);
             }
         }
     }

@@ -20,14 +20,14 @@ use crate::decision::quorum::Quorum;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Content of the key.
-    pub content: Content,
+    pub content: KeyContent,
     /// Milliseconds until it ends; `None` if it never does.
     pub ttl_ms: Option<u64>,
 }
 
 /// Content of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Content {
+pub enum KeyContent {
     /// A complete string.
     Text(Vec<u8>),
     /// The digest of a longer string.
@@ -76,7 +76,7 @@ pub fn choose(quorum: Quorum, held: &[Option<Held>]) -> Choice {
 /// Chooses again for a master that was given everything before, and holds `here` now. Lease commands have reached it
 /// since. A lock that it no longer holds has ended, and one that replaced what it was given was decided without that.
 /// Such a lock may end while this is decided, and a value written after its release would stay.
-pub fn choose_again(choice: Choice, held: &[Option<Held>], here: Option<&Content>) -> Choice {
+pub fn choose_again(choice: Choice, held: &[Option<Held>], here: Option<&KeyContent>) -> Choice {
     let Some(here) = here else { return Choice::Nothing };
     let is_somebodys = here.tag().is_some_and(|tag| !tag.attempt.is_nobodys());
     let is_the_same =
@@ -96,10 +96,10 @@ pub fn living(mut held: Vec<Option<Held>>, over: &HashSet<Attempt>) -> Vec<Optio
 
 /// Drops states that changed between looks at the sources, where `before` are earlier looks. Leftovers of a refused
 /// claim are taken back, and others replace it, while a lock stays until its end.
-pub fn steady(held: &[Option<Held>], before: &[Vec<Option<Content>>]) -> Vec<Option<Held>> {
+pub fn steady(held: &[Option<Held>], before: &[Vec<Option<KeyContent>>]) -> Vec<Option<Held>> {
     let stayed = |(at, here): (usize, &Option<Held>)| {
         let here = here.as_ref()?;
-        let is_same = |look: &Vec<Option<Content>>| {
+        let is_same = |look: &Vec<Option<KeyContent>>| {
             let then = look.get(at).and_then(Option::as_ref);
             then.is_some_and(|then| then.is_same_state(&here.content))
         };
@@ -141,8 +141,10 @@ fn are_claims(held: &[Option<Held>], states: &[State]) -> bool {
     let is_claim = |state: &State| {
         let first = held[state.holders[0]].as_ref();
         first.is_some_and(|first| match &first.content {
-            Content::Text(value) => Stored::decode(value).tag.is_some() || first.ttl_ms.is_some(),
-            Content::LongText(_) | Content::Other(_) => first.ttl_ms.is_some(),
+            KeyContent::Text(value) => {
+                Stored::decode(value).tag.is_some() || first.ttl_ms.is_some()
+            }
+            KeyContent::LongText(_) | KeyContent::Other(_) => first.ttl_ms.is_some(),
         })
     };
     states.iter().any(is_claim)
@@ -161,7 +163,7 @@ fn longest<'a>(held: &[Option<Held>], holders: impl IntoIterator<Item = &'a usiz
     ends.max_by_key(|ttl_ms| ttl_ms.unwrap_or(u64::MAX)).flatten()
 }
 
-impl Content {
+impl KeyContent {
     /// Whether both are states of the same attempt, or the same value.
     pub fn is_same_state(&self, other: &Self) -> bool {
         match (self.tag(), other.tag()) {
@@ -184,17 +186,17 @@ mod tests {
     use crate::decision::lease::attempt::{Attempt, WorkerId, encode};
 
     fn text(value: &str, ttl_ms: Option<u64>) -> Option<Held> {
-        Some(Held { content: Content::Text(value.into()), ttl_ms })
+        Some(Held { content: KeyContent::Text(value.into()), ttl_ms })
     }
 
     fn lease(counter: u64, raised: u8, ttl_ms: u64) -> Option<Held> {
         let fresh = Attempt::new(WorkerId::new(7), counter).fresh();
         let tag = (0..raised).fold(fresh, |tag, _| tag.raised());
-        Some(Held { content: Content::Text(encode(tag, b"token")), ttl_ms: Some(ttl_ms) })
+        Some(Held { content: KeyContent::Text(encode(tag, b"token")), ttl_ms: Some(ttl_ms) })
     }
 
     fn other(digest: &str, ttl_ms: Option<u64>) -> Option<Held> {
-        Some(Held { content: Content::Other(digest.into()), ttl_ms })
+        Some(Held { content: KeyContent::Other(digest.into()), ttl_ms })
     }
 
     fn of_three(held: &[Option<Held>]) -> Choice {
@@ -262,7 +264,7 @@ mod tests {
         let take = Choice::Take { source: 0, ttl_ms: Some(900) };
         assert_eq!(again(lease(1, 1, 500)), take);
         let nobodys = encode(Attempt::of_nobody(1).fresh(), b"token");
-        let nobodys = Held { content: Content::Text(nobodys), ttl_ms: Some(500) };
+        let nobodys = Held { content: KeyContent::Text(nobodys), ttl_ms: Some(500) };
         assert_eq!(again(Some(nobodys)), take);
         assert_eq!(again(text("data", None)), take);
     }

@@ -6,7 +6,7 @@
 //! what another began.
 
 use super::admission::Shown;
-use super::mark::{Kind, Mark};
+use super::mark::{Mark, MarkKind};
 use super::roster::{Change, Roster, Stage};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
@@ -159,8 +159,8 @@ fn run_ids(roster: &Roster) -> Vec<&str> {
 /// Whether the marks that are shown name members, each at most once.
 fn are_members(known: &Roster, shown: &[Option<Shown>]) -> bool {
     let id = |shown: &Option<Shown>| match shown.as_ref()?.mark.as_ref()?.kind {
-        Kind::Member { member, .. } => Some(member),
-        Kind::Provisional { .. } => None,
+        MarkKind::Member { member, .. } => Some(member),
+        MarkKind::Provisional { .. } => None,
     };
     let ids: Vec<_> = shown.iter().filter_map(id).collect();
     let is_member = |id: &u64| known.members.iter().any(|member| member.id == *id);
@@ -182,7 +182,7 @@ mod tests {
     fn shown(run_id: &str, cluster: Option<&str>) -> Option<Shown> {
         let mark = cluster.map(|cluster| {
             let cluster = cluster.to_owned();
-            let kind = Kind::Member { cluster, version: 2, member: 1, incarnation: 1 };
+            let kind = MarkKind::Member { cluster, version: 2, member: 1, incarnation: 1 };
             Mark { kind, database: 0, tail: Tail::default() }
         });
         Some(Shown { mark, run_id: run_id.to_owned(), address: String::new() })

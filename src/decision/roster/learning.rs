@@ -82,7 +82,7 @@ pub fn is_behind(
 mod tests {
     use super::*;
     use crate::decision::register::ballot::Ballot;
-    use crate::decision::roster::mark::{Kind, Tail};
+    use crate::decision::roster::mark::{MarkKind, Tail};
 
     fn roster(cluster: &str, version: u64) -> Roster {
         let (cluster, stage) = (cluster.to_owned(), Stage::Founded);
@@ -94,7 +94,8 @@ mod tests {
     }
 
     fn mark(cluster: &str, version: u64) -> Mark {
-        let kind = Kind::Member { cluster: cluster.to_owned(), version, member: 1, incarnation: 1 };
+        let kind =
+            MarkKind::Member { cluster: cluster.to_owned(), version, member: 1, incarnation: 1 };
         Mark { kind, database: 0, tail: Tail::default() }
     }
 

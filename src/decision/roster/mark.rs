@@ -17,7 +17,7 @@ use crate::decision::quorum::MasterId;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
     /// Statement that the mark proves.
-    pub kind: Kind,
+    pub kind: MarkKind,
     /// Database that the mark is stored in. It reveals a `SWAPDB`.
     pub database: u32,
     /// Data in the mark that is not part of the proof.
@@ -26,7 +26,7 @@ pub struct Mark {
 
 /// Statement that a mark proves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum MarkKind {
     /// The master remembers everything that this incarnation has received.
     Member {
         /// Id of the cluster.
@@ -58,7 +58,7 @@ impl Mark {
     /// Returns the mark that `master` shows in `database` while `roster` is in force; `None` if it is not a member.
     pub fn expected(roster: &Roster, master: MasterId, database: u32) -> Option<Self> {
         let member = roster.member(master)?;
-        let kind = Kind::Member {
+        let kind = MarkKind::Member {
             cluster: roster.cluster.clone(),
             version: roster.version,
             member: member.id,
@@ -74,11 +74,11 @@ impl Mark {
         let tail = Tail { floor: number(floor)?, last_flush: number(last_flush)? };
         let words: Vec<_> = head.split(' ').collect();
         let (kind, database) = match words[..] {
-            ["?", nonce, database] => (Kind::Provisional { nonce: number(nonce)? }, database),
+            ["?", nonce, database] => (MarkKind::Provisional { nonce: number(nonce)? }, database),
             [cluster, version, member, incarnation, database] if !cluster.is_empty() => {
                 let (version, member) = (number(version)?, number(member)?);
                 let (cluster, incarnation) = (cluster.to_owned(), number(incarnation)?);
-                (Kind::Member { cluster, version, member, incarnation }, database)
+                (MarkKind::Member { cluster, version, member, incarnation }, database)
             }
             _ => return None,
         };
@@ -110,8 +110,8 @@ impl Mark {
     /// Returns the cluster that the master belongs to; `None` if it is yet to be admitted.
     pub fn cluster(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Member { cluster, .. } => Some(cluster),
-            Kind::Provisional { .. } => None,
+            MarkKind::Member { cluster, .. } => Some(cluster),
+            MarkKind::Provisional { .. } => None,
         }
     }
 
@@ -123,36 +123,38 @@ impl Mark {
     /// Returns the version that the master votes under.
     pub fn version(&self) -> Option<u64> {
         match self.kind {
-            Kind::Member { version, .. } => Some(version),
-            Kind::Provisional { .. } => None,
+            MarkKind::Member { version, .. } => Some(version),
+            MarkKind::Provisional { .. } => None,
         }
     }
 
     /// Returns the nonce of a provisional mark.
     pub fn nonce(&self) -> Option<u64> {
         match self.kind {
-            Kind::Provisional { nonce } => Some(nonce),
-            Kind::Member { .. } => None,
+            MarkKind::Provisional { nonce } => Some(nonce),
+            MarkKind::Member { .. } => None,
         }
     }
 
     /// Returns the owner of the master's clock; `None` for a master that is yet to be admitted.
     pub fn timekeeper(&self) -> Option<Timekeeper> {
         match self.kind {
-            Kind::Member { member, incarnation, .. } => Some(Timekeeper { member, incarnation }),
-            Kind::Provisional { .. } => None,
+            MarkKind::Member { member, incarnation, .. } => {
+                Some(Timekeeper { member, incarnation })
+            }
+            MarkKind::Provisional { .. } => None,
         }
     }
 
     /// Returns how the master identifies itself in answers about the roster.
     pub fn identity(&self, run_id: &str) -> Option<Identity> {
         match &self.kind {
-            Kind::Member { cluster, incarnation, .. } => Some(Identity {
+            MarkKind::Member { cluster, incarnation, .. } => Some(Identity {
                 cluster: cluster.clone(),
                 incarnation: *incarnation,
                 run_id: run_id.to_owned(),
             }),
-            Kind::Provisional { .. } => None,
+            MarkKind::Provisional { .. } => None,
         }
     }
 
@@ -165,7 +167,7 @@ impl Mark {
     /// Returns the mark with another version.
     fn at(&self, due: u64) -> Self {
         let mut mark = self.clone();
-        if let Kind::Member { version, .. } = &mut mark.kind {
+        if let MarkKind::Member { version, .. } = &mut mark.kind {
             *version = due;
         }
         mark
@@ -175,10 +177,10 @@ impl Mark {
 impl std::fmt::Display for Mark {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.kind {
-            Kind::Member { cluster, version, member, incarnation } => {
+            MarkKind::Member { cluster, version, member, incarnation } => {
                 write!(f, "{cluster} {version} {member} {incarnation}")?;
             }
-            Kind::Provisional { nonce } => write!(f, "? {nonce}")?,
+            MarkKind::Provisional { nonce } => write!(f, "? {nonce}")?,
         }
         write!(f, " {};{} {}", self.database, self.tail.floor, self.tail.last_flush)
     }
@@ -207,7 +209,7 @@ fn number(text: &str) -> Option<u64> {
 
 /// Mark and time as read at the end of a batch of commands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Reading {
+pub struct MarkReading {
     /// Mark of the master; `None` if there was none, or none of ours.
     pub mark: Option<Mark>,
     /// Whether the time that was read with it continues the master's clock.
@@ -279,7 +281,7 @@ impl Proof {
     ///
     /// The mark may be of another version: its master has received a change that this proxy has yet to learn, or the
     /// reverse. [`Poll`](super::poll::Poll) decides which versions go together.
-    pub fn check<T>(&self, reading: &Reading, answer: T) -> Option<Proven<T>> {
+    pub fn check<T>(&self, reading: &MarkReading, answer: T) -> Option<Proven<T>> {
         let version = self.version_of(reading.mark.as_ref()?)?;
         let seal = Seal { version, ..self.seal };
         reading.time_continues.then(|| seal.proves(answer))
@@ -375,8 +377,8 @@ mod tests {
         Roster { cluster: "c1".to_owned(), version, stage: Stage::Founded, members, losses: 0 }
     }
 
-    fn reading(text: &str) -> Reading {
-        Reading { mark: Mark::parse(text), time_continues: true }
+    fn reading(text: &str) -> MarkReading {
+        MarkReading { mark: Mark::parse(text), time_continues: true }
     }
 
     fn counts(text: &str) -> bool {
@@ -398,7 +400,7 @@ mod tests {
     #[test]
     fn a_vote_beside_a_clock_that_was_set_does_not_count() {
         let proof = Proof::due(&roster(7), MasterId::new(0), 3).expect("a voter");
-        let reading = Reading { time_continues: false, ..reading("c1 7 10 4 3;0 0") };
+        let reading = MarkReading { time_continues: false, ..reading("c1 7 10 4 3;0 0") };
         assert_eq!(proof.check(&reading, ()), None);
     }
 
@@ -446,8 +448,8 @@ mod tests {
             let [version, member, incarnation, floor, last_flush] = numbers;
             let cluster = "c1".to_owned();
             let kind = match provisional {
-                true => Kind::Provisional { nonce: version },
-                false => Kind::Member { cluster, version, member, incarnation },
+                true => MarkKind::Provisional { nonce: version },
+                false => MarkKind::Member { cluster, version, member, incarnation },
             };
             let mark = Mark { kind, database, tail: Tail { floor, last_flush } };
             prop_assert_eq!(Mark::parse(&mark.to_string()), Some(mark));
@@ -464,7 +466,7 @@ mod tests {
             text in "(c1|c2) [678] 10 [45] [34];[0-9]{0,2} [0-9a]{0,2}", time_continues: bool
         ) {
             let proof = Proof::due(&roster(7), MasterId::new(0), 3).expect("a voter");
-            let reading = Reading { mark: Mark::parse(&text), time_continues };
+            let reading = MarkReading { mark: Mark::parse(&text), time_continues };
             let stored = proof.check_stored(text.as_bytes(), time_continues);
             prop_assert_eq!(stored.map(|seal| seal.proves(1)), proof.check(&reading, 1));
         }

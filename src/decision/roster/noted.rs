@@ -21,11 +21,11 @@ pub struct Timekeeper {
 }
 
 /// A master, the owner of its clock, and the clock as it was read.
-pub type Read = (MasterId, Timekeeper, Clock);
+pub type ReadNotes = (MasterId, Timekeeper, Clock);
 
 /// The members' clocks as one proxy knew them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Note {
+pub struct ClockNote {
     /// Time of the note on the noter's clock, in microseconds.
     at_us: i64,
     /// Time of day when the noter's clock began, in microseconds.
@@ -41,14 +41,14 @@ pub enum Comparison {
     /// No result yet: too few of the members in the note were read.
     Wait,
     /// The clocks of a quorum continue as noted.
-    Found(Found),
+    Found(FoundNotes),
     /// No quorum continues as noted: each of these clocks may have been set, by this many microseconds.
     AllSet(Vec<(MasterId, i64)>),
 }
 
 /// Conclusion about the other clocks from a quorum that continues as noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundNotes {
     /// Masters whose clocks were set, by this many microseconds.
     pub set: Vec<(MasterId, i64)>,
     /// All clocks of the note, as the reader would know them if it had read them then.
@@ -59,7 +59,7 @@ pub struct Found {
     pub age_us: i64,
 }
 
-impl Note {
+impl ClockNote {
     /// Creates a note of what is known about these clocks at `at_us`. The time of day was `time_us` when the noter's
     /// clock began.
     pub fn new(
@@ -82,7 +82,7 @@ impl Note {
     /// Compares the note with clocks that were read until `now_us`; `drift_ppm` as for [`Clock`].
     pub fn compare(
         &self,
-        read: &[Read],
+        read: &[ReadNotes],
         now_us: i64,
         drift_ppm: i64,
         quorum: Quorum,
@@ -106,7 +106,7 @@ impl Note {
         let shared = most_shared(&wide);
         let strays = || ahead.iter().zip(&wide).filter(move |(_, by)| !by.has(shared.least));
         if ahead.len() - strays().count() >= quorum.needed() {
-            return Comparison::Found(Found {
+            return Comparison::Found(FoundNotes {
                 set: steps(strays().map(|(noted, _)| noted), shared.least),
                 clocks: self.clocks_by(shared, now_us.saturating_sub(age_us), drift_ppm),
                 time_us: self.time_us.saturating_add(shared.middle()),
@@ -120,8 +120,8 @@ impl Note {
     }
 
     /// Returns by how much more each clock is ahead of the reader's than it was of the noter's.
-    fn ahead(&self, read: &[Read], now_us: i64) -> Vec<(MasterId, Range)> {
-        let ahead = |(master, whose, clock): &Read| {
+    fn ahead(&self, read: &[ReadNotes], now_us: i64) -> Vec<(MasterId, Range)> {
+        let ahead = |(master, whose, clock): &ReadNotes| {
             let (_, noted) = self.clocks.iter().find(|(other, _)| other == whose)?;
             Some((*master, clock.offset_at(now_us).minus(*noted)))
         };
@@ -143,7 +143,7 @@ impl Note {
     }
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for ClockNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {};", self.at_us, self.time_us)?;
         for (Timekeeper { member, incarnation }, Range { least, most }) in &self.clocks {
@@ -153,11 +153,11 @@ impl fmt::Display for Note {
     }
 }
 
-fn is_read(noted: &Timekeeper, read: &[Read]) -> bool {
+fn is_read(noted: &Timekeeper, read: &[ReadNotes]) -> bool {
     read.iter().any(|(_, whose, _)| whose == noted)
 }
 
-fn has_forgotten(noted: &Timekeeper, read: &[Read]) -> bool {
+fn has_forgotten(noted: &Timekeeper, read: &[ReadNotes]) -> bool {
     let again = read.iter().find(|(_, whose, _)| whose.member == noted.member);
     again.is_some_and(|(_, whose, _)| whose != noted)
 }
@@ -198,7 +198,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::decision::roster::clock::{Look, Sample};
+    use crate::decision::roster::clock::{ClockLook, Sample};
 
     const DRIFT_PPM: i64 = 10_000;
     const SECOND_US: i64 = 1_000_000;
@@ -221,20 +221,20 @@ mod tests {
         Clock::new(sample(now_us, ahead_us), DRIFT_PPM)
     }
 
-    fn note(ahead_us: &[i64]) -> Note {
+    fn note(ahead_us: &[i64]) -> ClockNote {
         let clocks = ahead_us.iter().enumerate();
-        Note::new(NOTED_AT, TIME_US, clocks.map(|(at, by)| (whose(at), clock(NOTED_AT, *by))))
+        ClockNote::new(NOTED_AT, TIME_US, clocks.map(|(at, by)| (whose(at), clock(NOTED_AT, *by))))
     }
 
     /// Returns the same clocks as the reader reads them some seconds later, one for each that can be read.
-    fn read(ahead_us: &[i64], after_s: i64, of: &[usize]) -> (Vec<Read>, i64) {
+    fn read(ahead_us: &[i64], after_s: i64, of: &[usize]) -> (Vec<ReadNotes>, i64) {
         let now_us = NOTED_AT + after_s * SECOND_US - BEGUN_LATER;
         let clock = |at: usize| clock(now_us, ahead_us[at] + BEGUN_LATER);
         let read = of.iter().map(|at| (MasterId::new(*at), whose(*at), clock(*at)));
         (read.collect(), now_us)
     }
 
-    fn compare(note: &Note, read: &(Vec<Read>, i64), of: usize) -> Comparison {
+    fn compare(note: &ClockNote, read: &(Vec<ReadNotes>, i64), of: usize) -> Comparison {
         note.compare(&read.0, read.1, DRIFT_PPM, Quorum::of(of))
     }
 
@@ -297,9 +297,9 @@ mod tests {
         let (_, known) = found.clocks.iter().find(|(of, _)| *of == whose(2)).expect("it is noted");
         let later = NOTED_AT + 15 * SECOND_US - BEGUN_LATER;
         let look = |ahead_us| known.clone().look(sample(later, ahead_us + BEGUN_LATER));
-        assert_eq!(look(0), Look::Continues);
-        assert!(matches!(look(2 * SECOND_US), Look::Stepped { .. }));
-        assert!(matches!(look(-2 * SECOND_US), Look::Stepped { .. }));
+        assert_eq!(look(0), ClockLook::Continues);
+        assert!(matches!(look(2 * SECOND_US), ClockLook::Stepped { .. }));
+        assert!(matches!(look(-2 * SECOND_US), ClockLook::Stepped { .. }));
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn what_is_no_note_is_none() {
         for text in ["", "7", "7;", "7 8;1 2 3", "7 8;1 2 3;", "7 x;", "7 8;1 2 3 4 5;"] {
-            assert_eq!(Note::parse(text), None, "{text:?}");
+            assert_eq!(ClockNote::parse(text), None, "{text:?}");
         }
     }
 
@@ -329,7 +329,7 @@ mod tests {
         #[test]
         fn a_note_is_read_as_it_was_written(ahead in prop::collection::vec(-1i64 << 40..1 << 40, 0..9)) {
             let note = note(&ahead);
-            prop_assert_eq!(Note::parse(&note.to_string()), Some(note));
+            prop_assert_eq!(ClockNote::parse(&note.to_string()), Some(note));
         }
 
         /// Clocks that drift as much as allowed are never accused; a minority that was set further always is.

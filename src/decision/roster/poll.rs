@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
     use crate::decision::quorum::MasterId;
-    use crate::decision::roster::mark::{Mark, Proof, Reading};
+    use crate::decision::roster::mark::{Mark, MarkReading, Proof};
     use crate::decision::roster::roster::{Member, Roster, Stage, Standing};
 
     /// Returns a roster of three with these incarnations; 0 means out.
@@ -158,7 +158,7 @@ mod tests {
     /// Returns the vote of a master that was asked under `asked` and shows its mark under `now`.
     fn vote(asked: &Roster, now: &Roster, at: usize) -> Proven<()> {
         let master = MasterId::new(at);
-        let reading = Reading { mark: Mark::expected(now, master, 0), time_continues: true };
+        let reading = MarkReading { mark: Mark::expected(now, master, 0), time_continues: true };
         let proof = Proof::due(asked, master, 0).expect("a voter");
         proof.check(&reading, ()).expect("the same incarnation")
     }

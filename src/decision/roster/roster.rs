@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
-use crate::decision::register::electorate::Electorate;
+use crate::decision::register::electorate::RegisterElectorate;
 use crate::decision::register::{Program, StateOf};
 
 /// Members of a cluster of masters, as decided.
@@ -282,7 +282,7 @@ pub enum Voters {
     Anew(Box<Roster>),
 }
 
-impl Electorate<Roster> for Voters {
+impl RegisterElectorate<Roster> for Voters {
     type Credential = Presence;
 
     fn epoch(&self) -> u64 {

@@ -5,7 +5,7 @@
 //! address at which a member was seen.
 
 use super::admission::Shown;
-use super::mark::{Kind, Mark};
+use super::mark::{Mark, MarkKind};
 use super::roster::Roster;
 use crate::decision::quorum::{MasterId, MasterSet};
 
@@ -77,7 +77,7 @@ fn reason(
 ) -> Option<Reason> {
     let member = roster.member(place)?;
     let has_mark = shown.and_then(|shown| shown.mark.as_ref()).is_some_and(
-        |mark| matches!(mark.kind, Kind::Member { member: id, .. } if id == member.id),
+        |mark| matches!(mark.kind, MarkKind::Member { member: id, .. } if id == member.id),
     );
     let has_run_id = shown.is_some_and(|shown| shown.run_id == member.run_id);
     match (has_mark, has_run_id) {
@@ -110,7 +110,7 @@ mod tests {
     fn shown(mark: Option<(&str, u64)>, run_id: &str) -> Option<Shown> {
         let mark = mark.map(|(cluster, member)| {
             let cluster = cluster.to_owned();
-            let kind = Kind::Member { cluster, version: 1, member, incarnation: 1 };
+            let kind = MarkKind::Member { cluster, version: 1, member, incarnation: 1 };
             Mark { kind, database: 0, tail: Tail::default() }
         });
         Some(Shown { mark, run_id: run_id.to_owned(), address: String::new() })

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use super::{Expected, Link, State};
 use crate::catalogue::reserved::MARK;
-use crate::decision::roster::clock::Look;
+use crate::decision::roster::clock::ClockLook;
 use crate::decision::roster::mark::{Seal, Tail};
 use crate::decision::roster::term::Term;
 use crate::operation::request;
@@ -91,7 +91,7 @@ impl Link {
             *known = self.electorate.clock(self.master);
         }
         let look = known.clock.as_mut()?.look(sample(sent_us, received_us, master_us));
-        (look == Look::Continues).then_some(known.begun)
+        (look == ClockLook::Continues).then_some(known.begun)
     }
 
     /// Judges a stretch by the mark behind it. One that proves nothing is looked into at once.

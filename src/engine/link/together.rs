@@ -11,7 +11,7 @@ use super::{Expected, Link, State, Waiting};
 use crate::decision::roster::term::Term;
 use crate::lua::program::Program;
 use crate::operation::Heard;
-use crate::operation::register::ask::Member;
+use crate::operation::register::ask::PackMember;
 use crate::operation::request::{self, Number};
 use crate::resp::answer::{Answer, Decoder};
 use crate::resp::flat::{self, Malformed};
@@ -40,7 +40,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    fn has_room_for(&self, member: &Member, is_due: bool) -> bool {
+    fn has_room_for(&self, member: &PackMember, is_due: bool) -> bool {
         Arc::ptr_eq(&self.program, &member.program)
             && self.is_due == is_due
             && self.width == member.width
@@ -68,7 +68,7 @@ impl Link {
     /// sent if there are none.
     pub fn send_together(
         &self,
-        member: &Member,
+        member: &PackMember,
         db: u32,
         request: &[u8],
         waiting: Waiting,
@@ -83,7 +83,7 @@ impl Link {
 
     fn joins(
         &self,
-        member: &Member,
+        member: &PackMember,
         db: u32,
         waiting: Waiting,
         is_due: bool,
@@ -104,7 +104,7 @@ impl Link {
 
     fn gather(
         &self,
-        member: &Member,
+        member: &PackMember,
         db: u32,
         request: &[u8],
         waiting: Waiting,
@@ -187,16 +187,16 @@ mod tests {
         Arc::new(Program::wrap(b"return redis.call('incr', KEYS[1])", "", ttls))
     }
 
-    fn member(program: &Arc<Program>, key: &str) -> Member {
+    fn member(program: &Arc<Program>, key: &str) -> PackMember {
         let (program, key, argv) = (Arc::clone(program), key.into(), b"word".to_vec());
-        Member { program, key, argv, width: 1, how: b"00000rw".to_vec() }
+        PackMember { program, key, argv, width: 1, how: b"00000rw".to_vec() }
     }
 
     /// The worker's turns keep two calls of one key apart as well, as long as they do.
     #[test]
     fn what_is_gathered_has_one_program_one_shape_and_different_keys() {
         let program = program();
-        let Member { key, argv, how, .. } = member(&program, "a");
+        let PackMember { key, argv, how, .. } = member(&program, "a");
         let mut gathered = Gathered {
             program: Arc::clone(&program),
             alone: Vec::new(),
@@ -212,10 +212,10 @@ mod tests {
         assert!(!gathered.has_room_for(&other, false), "it is not in the same stretch");
         assert!(!gathered.has_room_for(&member(&program, "a"), true), "it is the same key");
         assert!(!gathered.has_room_for(&member(&self::program(), "b"), true));
-        assert!(!gathered.has_room_for(&Member { width: 2, ..member(&program, "b") }, true));
+        assert!(!gathered.has_room_for(&PackMember { width: 2, ..member(&program, "b") }, true));
         let elsewhere = b"00001rw".to_vec();
-        assert!(!gathered.has_room_for(&Member { how: elsewhere, ..other }, true));
-        let long = Member { argv: vec![b'a'; MOST_BYTES], ..member(&program, "b") };
+        assert!(!gathered.has_room_for(&PackMember { how: elsewhere, ..other }, true));
+        let long = PackMember { argv: vec![b'a'; MOST_BYTES], ..member(&program, "b") };
         assert!(!gathered.has_room_for(&long, true));
         gathered.keys = (0..MOST).map(|number| number.to_string().into()).collect();
         assert!(!gathered.has_room_for(&member(&program, "b"), true), "they are enough");

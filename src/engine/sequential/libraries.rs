@@ -18,9 +18,9 @@ use crate::lua::Script;
 use crate::lua::library::{Function, Library, Text};
 use crate::lua::program::Program as Wrapped;
 use crate::operation::load::{self, Load};
-use crate::operation::on_register::Change;
-use crate::operation::program::{Call, Program, Rendering, Shape};
-use crate::operation::register::Name;
+use crate::operation::on_register::RegisterChange;
+use crate::operation::program::{Call, Program, ProgramShape, Rendering};
+use crate::operation::register::ContentName;
 use crate::operation::watch::{Watch, Watched};
 use crate::operation::{Kind, Operation, settled_read};
 use crate::resp::flat;
@@ -73,7 +73,7 @@ pub enum Policy {
 
 /// What a session has been told of the register, for a request that waits for that.
 #[derive(Debug, Default)]
-pub enum Asked {
+pub enum LibraryAnswer {
     /// Nobody has asked.
     #[default]
     Nobody,
@@ -86,7 +86,7 @@ pub enum Asked {
 /// What a worker knows of the register.
 #[derive(Debug, Default)]
 pub struct Shelf {
-    known: RefCell<Option<(Name, Rc<Libraries>)>>,
+    known: RefCell<Option<(ContentName, Rc<Libraries>)>>,
 }
 
 /// How often it is read again while others change it.
@@ -154,12 +154,12 @@ impl Storing {
 
 /// The operation that removes the library of this name (`FUNCTION DELETE`).
 pub fn deletion(engine: &Engine, name: &[u8]) -> Operation {
-    change(engine, Change::Delete, &[name])
+    change(engine, RegisterChange::Delete, &[name])
 }
 
 /// The operation that removes all libraries (`FUNCTION FLUSH`).
 pub fn flush(engine: &Engine) -> Operation {
-    change(engine, Change::Flush, &[])
+    change(engine, RegisterChange::Flush, &[])
 }
 
 async fn store(engine: &Rc<Engine>, policy: Policy, libraries: &[Library]) -> Reply {
@@ -174,7 +174,7 @@ async fn store(engine: &Rc<Engine>, policy: Policy, libraries: &[Library]) -> Re
     for (library, content) in libraries.iter().zip(&contents) {
         words.extend([library.name.as_bytes(), content]);
     }
-    engine.run_now(change(engine, Change::Store, &words)).await
+    engine.run_now(change(engine, RegisterChange::Store, &words)).await
 }
 
 /// Lets masters say whether a text is Lua, and what it registers. Nothing is kept of it.
@@ -210,7 +210,7 @@ fn of_functions(why: &str) -> String {
 }
 
 /// The name of what a quorum holds.
-async fn name(engine: &Rc<Engine>) -> Result<Name, Reply> {
+async fn name(engine: &Rc<Engine>) -> Result<ContentName, Reply> {
     let watched = Watched::new(0, LIBRARIES.as_bytes(), engine.changes_of(Vec::new()));
     let watch = Kind::Watch(Watch::new(Rc::clone(&watched)));
     match engine.run_now(on_register(watch)).await {
@@ -243,7 +243,7 @@ fn is_ok(reply: &Reply) -> bool {
     *reply == Reply::OK || matches!(reply, Reply::Raw(frame) if &frame[..] == b"+OK\r\n")
 }
 
-fn change(engine: &Engine, change: Change, argv: &[&[u8]]) -> Operation {
+fn change(engine: &Engine, change: RegisterChange, argv: &[&[u8]]) -> Operation {
     let text = engine.rules().texts.changing_libraries(change);
     operation(engine, text, &[LIBRARIES.as_bytes()], argv)
 }
@@ -253,7 +253,7 @@ fn operation(engine: &Engine, text: Arc<Wrapped>, keys: &[&[u8]], argv: &[&[u8]]
     let runner = engine.rules().texts.runner_of(&text);
     let turns = keys.iter().map(|key| engine.fingerprint(0, key)).collect();
     let call = Call::new(text, runner, turns, keys.iter().copied(), argv.iter().copied());
-    on_register(Kind::Program(Box::new(Program::new(call, Shape::Script))))
+    on_register(Kind::Program(Box::new(Program::new(call, ProgramShape::Script))))
 }
 
 fn on_register(kind: Kind) -> Operation {

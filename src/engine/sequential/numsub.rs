@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 3;
 
 /// The channels in question.
 #[derive(Debug)]
-pub struct Listeners {
+pub struct NumSub {
     /// Which of the two kinds they are.
     pub kind: ChannelKind,
     /// Their names, one behind the other.
@@ -37,7 +37,7 @@ pub struct Listeners {
     pub registry: Arc<Registry>,
 }
 
-impl Listeners {
+impl NumSub {
     /// The reply.
     pub(super) async fn run(&self, engine: &Rc<Engine>, target: &Target) -> Reply {
         let (mut time, mut pairs) = (TimeSlice::default(), Vec::new());

@@ -12,7 +12,7 @@ use super::Asking;
 use crate::catalogue::error;
 use crate::catalogue::table::Nothing;
 use crate::lua::program::{self, Program as Text};
-use crate::operation::program::{Call, Program, Rendering, Shape};
+use crate::operation::program::{Call, Program, ProgramShape, Rendering};
 use crate::operation::verbatim_read::Query;
 use crate::operation::{Kind, Operation, request, verdict};
 use crate::resp::flat;
@@ -87,7 +87,7 @@ impl Newer {
             let query = Query::new(request::of(self.words()), Nothing::Again);
             Kind::Query(Box::new(query.on_keys(keys.iter().map(|key| &**key))))
         } else {
-            let shape = Shape::Command(Rendering::AsIs);
+            let shape = ProgramShape::Command(Rendering::AsIs);
             Kind::Program(Box::new(Program::new(self.call(keys, asking), shape)))
         };
         Operation { db: self.db, key: keys[0].clone(), kind }

@@ -13,7 +13,7 @@ use crate::catalogue::reserved::is_reserved;
 use crate::client::memory::ENTRY;
 use crate::client::outbox::Target;
 use crate::decision::quorum::MasterId;
-use crate::decision::quorum::walk::Place;
+use crate::decision::quorum::walk::WalkPlace;
 use crate::engine::Engine;
 use crate::operation::request::{self, Number};
 use crate::operation::verdict::{self, Trouble};
@@ -32,7 +32,7 @@ pub const LONGEST_PAGE: i64 = 100;
 
 /// What is walked over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum WalkOver {
     /// The keys of the database.
     Keys,
     /// The fields of this hash, with their values.
@@ -56,7 +56,7 @@ pub struct Filter {
 
 /// How much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum WalkExtent {
     /// All, in one reply.
     All,
     /// Only how much it is.
@@ -73,11 +73,11 @@ pub struct Walk {
     /// The database.
     pub db: u32,
     /// What is walked over.
-    pub over: Over,
+    pub over: WalkOver,
     /// Which of it.
     pub filter: Filter,
     /// How much of it.
-    pub extent: Extent,
+    pub extent: WalkExtent,
 }
 
 impl Walk {
@@ -92,10 +92,10 @@ impl Walk {
             }
         }
         let walked = match self.extent {
-            Extent::All => walker.all(target).await.map(Reply::Array),
-            Extent::Count => walker.count(target).await.map(Reply::Int),
-            Extent::Any => walker.any(target).await,
-            Extent::From(cursor) => walker.one_page(cursor).await,
+            WalkExtent::All => walker.all(target).await.map(Reply::Array),
+            WalkExtent::Count => walker.count(target).await.map(Reply::Int),
+            WalkExtent::Any => walker.any(target).await,
+            WalkExtent::From(cursor) => walker.one_page(cursor).await,
         };
         walked.unwrap_or_else(|error| error)
     }
@@ -128,7 +128,7 @@ impl<'a> Walker<'a> {
     }
 
     async fn all(&mut self, target: &Target) -> Result<Vec<Reply>, Reply> {
-        let mut place = Some(Place::START);
+        let mut place = Some(WalkPlace::START);
         while let Some(here) = place {
             if target.is_closed() {
                 return Ok(Vec::new());
@@ -143,7 +143,7 @@ impl<'a> Walker<'a> {
     /// What a master has on its last page is little, perhaps all there is: then the next one's is added.
     async fn one_page(&mut self, cursor: u64) -> Result<Reply, Reply> {
         let quorum = self.engine.rules().quorum;
-        let mut place = Some(self.found(Place::decode(quorum, cursor)));
+        let mut place = Some(self.found(WalkPlace::decode(quorum, cursor)));
         while let Some(here) = place {
             place = self.step(here).await?;
             if place.is_some_and(|next| next.cursor != 0) {
@@ -159,7 +159,7 @@ impl<'a> Walker<'a> {
     }
 
     /// One page, or no page of a master that is skipped. Says what comes next.
-    async fn step(&mut self, here: Place) -> Result<Option<Place>, Reply> {
+    async fn step(&mut self, here: WalkPlace) -> Result<Option<WalkPlace>, Reply> {
         if let Some(reply) = self.engine.lacks_quorum() {
             return Err(reply);
         }
@@ -181,7 +181,7 @@ impl<'a> Walker<'a> {
 
     /// Where a cursor goes on. Those of a process that has ended mean nothing to the next: its walk begins anew.
     /// Another proxy may call the masters by other addresses, and have them in another order.
-    fn found(&self, place: Place) -> Place {
+    fn found(&self, place: WalkPlace) -> WalkPlace {
         let is_there = |index: &usize| self.tag(self.masters[*index]) == place.tag;
         if place.cursor == 0 || is_there(&place.master) {
             return place;
@@ -221,12 +221,12 @@ impl<'a> Walker<'a> {
     async fn judge(&mut self, holder: MasterId, mut found: Vec<Found>) {
         let quorum = self.engine.rules().quorum;
         found.retain(|each| !self.walk.is_reserved(each) && self.known.insert(each.name.clone()));
-        if self.walk.over == Over::Keys {
+        if self.walk.over == WalkOver::Keys {
             let names = found.into_iter().map(|found| found.name).collect();
             let there = keys::that_are_there(self.engine, self.walk.db, holder, names).await;
             return self.shown.extend(there.into_iter().map(Reply::bulk));
         }
-        let has_scores = matches!(self.walk.over, Over::SortedSet(_));
+        let has_scores = matches!(self.walk.over, WalkOver::SortedSet(_));
         let poll = |found| Poll::new(quorum, found, has_scores);
         let mut polls: Vec<Poll> = found.into_iter().map(poll).collect();
         for step in 1..quorum.masters() {
@@ -250,7 +250,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-impl Over {
+impl WalkOver {
     /// The key whose parts are walked over.
     fn key(&self) -> Option<&[u8]> {
         match self {
@@ -262,16 +262,16 @@ impl Over {
 
 impl Walk {
     fn is_reserved(&self, found: &Found) -> bool {
-        self.over == Over::Keys && is_reserved(&found.name)
+        self.over == WalkOver::Keys && is_reserved(&found.name)
     }
 
     fn request(&self, cursor: u64) -> Vec<u8> {
         let (cursor, mut count) = (cursor.to_string(), Number::default());
         let mut words: Vec<&[u8]> = match &self.over {
-            Over::Keys => vec![b"SCAN"],
-            Over::Hash(key) => vec![b"HSCAN", key],
-            Over::Set(key) => vec![b"SSCAN", key],
-            Over::SortedSet(key) => vec![b"ZSCAN", key],
+            WalkOver::Keys => vec![b"SCAN"],
+            WalkOver::Hash(key) => vec![b"HSCAN", key],
+            WalkOver::Set(key) => vec![b"SSCAN", key],
+            WalkOver::SortedSet(key) => vec![b"ZSCAN", key],
         };
         words.push(cursor.as_bytes());
         if let Some(pattern) = &self.filter.pattern {
@@ -300,9 +300,9 @@ mod tests {
         let filter = |count| Filter { pattern: Some("a*".into()), kind: None, count };
         let walk = |count| Walk {
             db: 0,
-            over: Over::Hash("h".into()),
+            over: WalkOver::Hash("h".into()),
             filter: filter(count),
-            extent: Extent::From(0),
+            extent: WalkExtent::From(0),
         };
         let words = |count| String::from_utf8(walk(count).request(7)).expect("text");
         let sent = words(5).replace("\r\n", " ");

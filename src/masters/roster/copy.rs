@@ -23,9 +23,9 @@ use crate::catalogue::reserved::{COPYING, MARK, STAMPS, is_reserved};
 use crate::decision::lease::attempt::{Attempt, encode};
 use crate::decision::quorum::{MasterId, Quorum};
 use crate::decision::roster::copying::{
-    Choice, Content, Held, choose, choose_again, living, steady,
+    Choice, Held, KeyContent, choose, choose_again, living, steady,
 };
-use crate::decision::roster::mark::{Kind, Mark, Tail};
+use crate::decision::roster::mark::{Mark, MarkKind, Tail};
 use crate::lua::keyspace::FLOORS;
 use crate::masters::side_connection::{Errand, Failed};
 
@@ -85,7 +85,7 @@ struct Open {
     key: Vec<u8>,
     kind: Keys,
     /// The content of each source at each read.
-    looks: Vec<Vec<Option<Content>>>,
+    looks: Vec<Vec<Option<KeyContent>>>,
 }
 
 impl Open {
@@ -301,7 +301,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 
     /// Returns the target's mark up to its tail.
     fn head(&self, db: u32) -> String {
-        let kind = Kind::Provisional { nonce: self.nonce };
+        let kind = MarkKind::Provisional { nonce: self.nonce };
         Mark { kind, database: db, tail: Tail::default() }.head()
     }
 

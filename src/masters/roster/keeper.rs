@@ -24,7 +24,7 @@ use crate::decision::roster::admission::{Copy, Shown};
 use crate::decision::roster::anew::Rests;
 use crate::decision::roster::founding;
 use crate::decision::roster::learning::{self, Lesson, Newest};
-use crate::decision::roster::mark::Kind;
+use crate::decision::roster::mark::MarkKind;
 use crate::decision::roster::roster::{Accepted, Change, Roster, Stage, Voters};
 use crate::decision::roster::seats::{Seats, at_place};
 use crate::masters::dial::Dial;
@@ -325,7 +325,7 @@ impl<D: Dial + Clone> Keeper<D> {
         &self,
         master: MasterId,
         sight: &MasterSight,
-        by: Option<&Kind>,
+        by: Option<&MarkKind>,
         keys: Keys,
     ) -> Result<bool, Failed> {
         self.set_marks(master, sight, &sight.marks.replace(by, keys)).await

@@ -8,7 +8,7 @@ use redis::{Cmd, RedisResult};
 
 use super::acceptor;
 use crate::catalogue::reserved::{COPYING, MARK, ROSTER};
-use crate::decision::roster::mark::{Kind, Mark, Tail};
+use crate::decision::roster::mark::{Mark, MarkKind, Tail};
 use crate::decision::roster::roster::Accepted;
 
 /// Marks and related state of one master at one moment.
@@ -57,7 +57,7 @@ impl Marks {
     /// Returns any member's mark, else any mark at all, for use while the master's cluster is unknown.
     pub fn any(&self) -> Option<Mark> {
         let marks = || self.stored.iter().filter_map(|text| Mark::parse(text));
-        let member = marks().find(|mark| matches!(mark.kind, Kind::Member { .. }));
+        let member = marks().find(|mark| matches!(mark.kind, MarkKind::Member { .. }));
         member.or_else(|| marks().next())
     }
 
@@ -77,17 +77,17 @@ impl Marks {
     }
 
     /// Returns the call that replaces or removes these marks. It answers 1, or 0 if the marks have changed since.
-    pub fn replace(&self, by: Option<&Kind>, keys: Keys) -> Cmd {
+    pub fn replace(&self, by: Option<&MarkKind>, keys: Keys) -> Cmd {
         self.remark(if keys == Keys::Keep { "keep" } else { "empty" }, by)
     }
 
     /// Returns the call that gives a founder its mark if it still has these marks and the same roster. It answers like
     /// [`Marks::replace`].
-    pub fn found(&self, kind: &Kind) -> Cmd {
+    pub fn found(&self, kind: &MarkKind) -> Cmd {
         self.remark(&format!("found {}", self.stamp), Some(kind))
     }
 
-    fn remark(&self, how: &str, by: Option<&Kind>) -> Cmd {
+    fn remark(&self, how: &str, by: Option<&MarkKind>) -> Cmd {
         let mut remark = redis::cmd("EVAL");
         remark.arg(REMARK).arg(2).arg(MARK).arg(ROSTER).arg(how);
         self.stored.iter().for_each(|text| _ = remark.arg(head(text)));
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_replacement_says_what_was_seen_and_what_is_set() {
         let seen = Marks::showing(&["c 1 2 3 0;5 6", "somebody's"]);
-        let command = seen.replace(Some(&Kind::Provisional { nonce: 9 }), Keys::Remove);
+        let command = seen.replace(Some(&MarkKind::Provisional { nonce: 9 }), Keys::Remove);
         let packed = String::from_utf8_lossy(&command.get_packed_command()).into_owned();
         let end = "$5\r\nempty\r\n$10\r\nc 1 2 3 0;\r\n$10\r\nsomebody's\r\n$6\r\n? 9 0;\r\n$6\r\n? 9 1;\r\n";
         assert!(packed.ends_with(end), "{packed}");

@@ -14,7 +14,7 @@ use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::quorum::MasterSet;
 use crate::operation::Behaviour as _;
 use crate::operation::Rules;
-use crate::operation::register::run::{Moment, Run};
+use crate::operation::register::run::{Run, RunMoment};
 use crate::operation::register::{self, Job, Place};
 
 /// The time to live of a program that is known to have run, and not what ends it has set: its reply has to be as fresh as any.
@@ -45,7 +45,7 @@ pub(super) struct Dating {
 #[derive(Debug)]
 struct Dated {
     /// They are those of a program that ran then.
-    as_of: Moment,
+    as_of: RunMoment,
     /// When they were put off last, and by how much they were dated ahead of that, in microseconds.
     put_off: Option<(u64, u64)>,
 }
@@ -86,10 +86,10 @@ impl Dated {
             Some((then_us, ahead_us)) => now_us.saturating_sub(then_us).max(2 * ahead_us),
         };
         self.put_off = Some((now_us, ahead_us));
-        let Moment { ran_us, chosen_us } = self.as_of;
+        let RunMoment { ran_us, chosen_us } = self.as_of;
         let late_ms = (now_us + ahead_us).saturating_sub(chosen_us).div_ceil(1000);
         let (ran_us, chosen_us) = (ran_us + late_ms * 1000, chosen_us + late_ms * 1000);
-        self.as_of = Moment { ran_us, chosen_us };
+        self.as_of = RunMoment { ran_us, chosen_us };
         late_ms
     }
 }
@@ -145,7 +145,7 @@ impl Program {
         outcome: &Outcome<Job>,
     ) -> Result<Option<Bytes>, Untold> {
         let ttl_ms = time_to_live(outcome).map_err(|()| Untold::Undecided)?;
-        if matches!(outcome, Outcome::Ran(register::Reply::Frame(raw, ..)) if raw.starts_with(b"-"))
+        if matches!(outcome, Outcome::Ran(register::RegisterReply::Frame(raw, ..)) if raw.starts_with(b"-"))
         {
             return Err(Untold::Undecided);
         }
@@ -197,7 +197,7 @@ fn freshness_us(rules: &Rules, ttl_ms: u64) -> u64 {
 }
 
 /// Whether ends that are as of a moment come too early for who hears of them now.
-fn is_late(now_us: u64, as_of: Moment, fresh_us: u64) -> bool {
+fn is_late(now_us: u64, as_of: RunMoment, fresh_us: u64) -> bool {
     now_us.saturating_sub(as_of.chosen_us) > fresh_us
 }
 
@@ -207,8 +207,8 @@ fn is_late(now_us: u64, as_of: Moment, fresh_us: u64) -> bool {
 /// It is not known whether it ran.
 pub(super) fn time_to_live(outcome: &Outcome<Job>) -> Result<Option<u64>, ()> {
     match outcome {
-        Outcome::Ran(register::Reply::Frame(_, _, ttl_ms)) => Ok(*ttl_ms),
-        Outcome::Ran(register::Reply::Packed(_)) => Ok(Some(UNKNOWN_TTL_MS)),
+        Outcome::Ran(register::RegisterReply::Frame(_, _, ttl_ms)) => Ok(*ttl_ms),
+        Outcome::Ran(register::RegisterReply::Packed(_)) => Ok(Some(UNKNOWN_TTL_MS)),
         _ => Err(()),
     }
 }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_promise_that_is_ahead_hides_no_lateness() {
-        let as_of = Moment { ran_us: 20_000_000, chosen_us: 1_000_000 };
+        let as_of = RunMoment { ran_us: 20_000_000, chosen_us: 1_000_000 };
         assert!(is_late(7_000_000, as_of, 50_000));
         assert!(!is_late(1_020_000, as_of, 50_000));
     }
@@ -229,7 +229,7 @@ mod tests {
     /// How often a key is put off that was set a round before, and how long after the reply it is as of, where the next rounds
     /// take so long, in microseconds.
     fn put_off(usual_us: u64, rounds_us: impl IntoIterator<Item = u64>) -> (usize, u64) {
-        let as_of = Moment { ran_us: 0, chosen_us: 0 };
+        let as_of = RunMoment { ran_us: 0, chosen_us: 0 };
         let mut dated = Dated { as_of, put_off: None };
         let mut now_us = 400_000;
         for (times, round_us) in rounds_us.into_iter().enumerate() {

@@ -26,7 +26,7 @@ fn program() -> Program {
         watched: Vec::new(),
         dbs: Vec::new(),
     };
-    Program::new(call, Shape::Script)
+    Program::new(call, ProgramShape::Script)
 }
 
 /// The promise of a master that has nothing under the key.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 
 use super::stamp::{parse_ballot, parse_head, parse_lease, parse_with_floor};
-use super::{Job, Place, Reply};
+use super::{Job, Place, RegisterReply};
 use crate::decision::keyspace::proposer::{Answer, Request};
 use crate::decision::keyspace::slot::{Ran, Refusal, Sight};
 use crate::decision::register::ballot::Ballot;
@@ -54,7 +54,7 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
 }
 
 /// What a master has replied to a program that it has run.
-pub fn replied(frame: &[u8]) -> Option<Reply> {
+pub fn replied(frame: &[u8]) -> Option<RegisterReply> {
     let told = || {
         let items = flat::items(frame)?;
         let (how, rest) = items.split_first()?;
@@ -109,7 +109,7 @@ fn refusal(rest: &[&[u8]]) -> Option<Refusal> {
 
 /// How far a master is with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct StampHead {
     /// The ballot that is promised.
     pub promised: Ballot,
     /// What the master holds, without the last programs. Leases are not looked at.
@@ -117,14 +117,14 @@ pub struct Head {
 }
 
 /// Reads how far a master is with each of these keys; `None`: it is something else.
-pub fn heads(frame: &[u8], places: &[Place]) -> Option<Vec<Head>> {
+pub fn heads(frame: &[u8], places: &[Place]) -> Option<Vec<StampHead>> {
     let items = flat::items(frame)?;
     let head = |(item, place): (&&[u8], &Place)| {
         let (is_gone, text) = flat::bulk(item)?.split_first()?;
         let (promised, state) = parse_head(text, place)?;
         let (floor, lease) = (Ballot::NONE, None);
         let is_gone = *is_gone == b'1';
-        Some(Head { promised, sight: Sight { state, floor, is_gone, lease, flush: 0 } })
+        Some(StampHead { promised, sight: Sight { state, floor, is_gone, lease, flush: 0 } })
     };
     let is_whole = items.len() == places.len();
     items.iter().zip(places).map(head).collect::<Option<_>>().filter(|_| is_whole)
@@ -170,7 +170,7 @@ fn bare(frame: &[u8]) -> Option<Ran<Job>> {
 /// What ran, and has set this time to live.
 fn dated(ttl_ms: u64, rest: &[&[u8]]) -> Option<Ran<Job>> {
     let mut ran = ran(rest, true, true)?;
-    if let Reply::Frame(_, _, told) = &mut ran.reply {
+    if let RegisterReply::Frame(_, _, told) = &mut ran.reply {
         *told = Some(ttl_ms);
     }
     Some(ran)
@@ -185,7 +185,7 @@ fn ran(rest: &[&[u8]], wrote: bool, is_promised: bool) -> Option<Ran<Job>> {
         Some(messages) => Message::parse_all(messages)?,
         None => Vec::new(),
     };
-    let reply = Reply::Frame(Bytes::copy_from_slice(rest.first()?), messages, None);
+    let reply = RegisterReply::Frame(Bytes::copy_from_slice(rest.first()?), messages, None);
     Some(Ran { reply, wrote, is_promised })
 }
 

@@ -14,7 +14,7 @@ use crate::operation::request::{self, Form};
 
 /// A request to a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct RequestWords {
     script: Source,
     /// How many keys there are, they, and the arguments.
     words: Vec<Vec<u8>>,
@@ -24,7 +24,7 @@ pub struct Words {
 
 /// A call of a program that may be sent as one with others of the same text: see `together.lua`.
 #[derive(Debug)]
-pub struct Member {
+pub struct PackMember {
     /// The program of each of them.
     pub program: Arc<Program>,
     /// The one key, encoded.
@@ -51,17 +51,17 @@ enum Source {
 
 /// Returns the call that promises `ballot` for `keys` on a connection with database `db`, after the flushes that go with
 /// them.
-pub fn prepare(keys: &[(Place, u64)], ballot: Ballot, db: u16) -> Words {
+pub fn prepare(keys: &[(Place, u64)], ballot: Ballot, db: u16) -> RequestWords {
     let places: Vec<Place> = keys.iter().map(|(place, _)| place.clone()).collect();
     let mut words = on_keys(&places);
     words.extend([stamp::ballot(ballot).into(), digits(db)]);
     words.extend(keys.iter().flat_map(|(place, met)| [digits(place.db), digits(met)]));
-    Words::ours(&PREPARE, words)
+    RequestWords::ours(&PREPARE, words)
 }
 
 /// Returns the call that has states accepted, given what each of them holds, as `DUMP` has it. A master that lacks
 /// what is not given here says so.
-pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> Words {
+pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> RequestWords {
     let keys: Vec<Place> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
     let mut words = on_keys(&keys);
     words.extend([ballot(adopt.next).into(), digits(db)]);
@@ -77,40 +77,40 @@ pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> Words {
         words.push(over.collect::<Vec<_>>().concat());
         words.push(digits(adopted.flush));
     }
-    Words::ours(&ADOPT, words)
+    RequestWords::ours(&ADOPT, words)
 }
 
 /// Returns the call that fetches what the states of `adopt` hold from a master that has accepted them.
-pub fn fetch(adopt: &Adopt<Job>, db: u16) -> Words {
+pub fn fetch(adopt: &Adopt<Job>, db: u16) -> RequestWords {
     let of = |adopted: &Adopted<Job>| (adopted.key.clone(), adopted.state.accepted);
     fetch_under(&adopt.states.iter().map(of).collect::<Vec<_>>(), db)
 }
 
 /// The same from one that has accepted some of them under the ballots that they were found under.
-pub fn fetch_as_found(adopt: &Adopt<Job>, db: u16) -> Words {
+pub fn fetch_as_found(adopt: &Adopt<Job>, db: u16) -> RequestWords {
     let of = |adopted: &Adopted<Job>| (adopted.key.clone(), adopted.from);
     fetch_under(&adopt.states.iter().map(of).collect::<Vec<_>>(), db)
 }
 
 /// Returns the call that fetches what keys hold from a master that has accepted it under these ballots.
-pub fn fetch_under(keys: &[(Place, Ballot)], db: u16) -> Words {
+pub fn fetch_under(keys: &[(Place, Ballot)], db: u16) -> RequestWords {
     let places: Vec<Place> = keys.iter().map(|(key, _)| key.clone()).collect();
     let mut words = on_keys(&places);
     words.push(digits(db));
     for (key, accepted) in keys {
         words.extend([digits(key.db), ballot(*accepted).into()]);
     }
-    Words::ours(&FETCH, words)
+    RequestWords::ours(&FETCH, words)
 }
 
 /// Returns the call that closes states of the selected database, which a quorum was seen to hold under these ballots.
-pub fn close(keys: &[(Place, Ballot)]) -> Words {
+pub fn close(keys: &[(Place, Ballot)]) -> RequestWords {
     of_stamps(&CLOSE, keys)
 }
 
 /// Returns the call that drops stamps of the selected database, which were accepted under these ballots, if the mark there
 /// is this one up to its semicolon.
-pub fn forget(keys: &[(Place, Ballot)], mark: &str) -> Words {
+pub fn forget(keys: &[(Place, Ballot)], mark: &str) -> RequestWords {
     let mut forget = of_stamps(&FORGET, keys);
     forget.words.push(mark.as_bytes().to_vec());
     forget
@@ -118,25 +118,25 @@ pub fn forget(keys: &[(Place, Ballot)], mark: &str) -> Words {
 
 /// Returns the call that does the flush with this counter, or if that is 0 tells the last one: of this database, or of all.
 /// `pace` is `SYNC`, `ASYNC`, or nothing.
-pub fn flush(counter: u64, pace: &str, db: Option<u32>) -> Words {
+pub fn flush(counter: u64, pace: &str, db: Option<u32>) -> RequestWords {
     let db = db.map_or_else(|| b"all".to_vec(), digits);
-    Words::ours(&FLUSH, vec![digits(0), digits(counter), pace.into(), db])
+    RequestWords::ours(&FLUSH, vec![digits(0), digits(counter), pace.into(), db])
 }
 
 /// Returns the call that shows how far a master is with keys of the selected database.
-pub fn heads(keys: &[Place]) -> Words {
-    Words::ours(&HEADS, on_keys(keys))
+pub fn heads(keys: &[Place]) -> RequestWords {
+    RequestWords::ours(&HEADS, on_keys(keys))
 }
 
-fn of_stamps(script: &'static Text, keys: &[(Place, Ballot)]) -> Words {
+fn of_stamps(script: &'static Text, keys: &[(Place, Ballot)]) -> RequestWords {
     let places: Vec<Place> = keys.iter().map(|(place, _)| place.clone()).collect();
     let mut words = on_keys(&places);
     words.extend(keys.iter().map(|(_, accepted)| ballot(*accepted).into()));
-    Words::ours(script, words)
+    RequestWords::ours(script, words)
 }
 
 /// Returns the call that runs a program, which is told another time than its own if it has begun before.
-pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> Words {
+pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> RequestWords {
     let Apply { program: job, basis, now_us, next } = apply;
     let mut words = vec![digits(job.keys.len())];
     words.extend(job.keys.iter().chain(&job.argv).map(|word| word.to_vec()));
@@ -155,7 +155,7 @@ pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> Words {
             && job.runner.is_none()
             && job.program.can_be_together();
         let together_us = can_be_together.then_some(*now_us);
-        return Words { together_us, ..Words::of_job(job, words) };
+        return RequestWords { together_us, ..RequestWords::of_job(job, words) };
     }
     for (place, basis) in job.places.iter().zip(basis) {
         words.extend([place.key.to_vec(), expected(place, basis)]);
@@ -164,7 +164,7 @@ pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> Words {
     let last = format!("{count:04}{:05}{mode}{now_us:016}", job.db);
     let told = begun_us.map(|begun_us| format!("{begun_us:016}")).unwrap_or_default();
     words.push([last.as_bytes(), &next, told.as_bytes()].concat());
-    Words::of_job(job, words)
+    RequestWords::of_job(job, words)
 }
 
 /// What a program expects that uses one key, its first, in the selected database, which holds no lease: masters have a shorter
@@ -191,7 +191,7 @@ fn digits(number: impl ToString) -> Vec<u8> {
     number.to_string().into()
 }
 
-impl Words {
+impl RequestWords {
     fn ours(script: &'static Text, words: Vec<Vec<u8>>) -> Self {
         Self { script: Source::Ours(script), words, together_us: None }
     }
@@ -214,7 +214,7 @@ impl Words {
     }
 
     /// What is sent, if that may be along with others.
-    pub fn member(&self) -> Option<Member> {
+    pub fn member(&self) -> Option<PackMember> {
         let (program, now_us) = (self.text()?, self.together_us?);
         let [_, name, argv @ .., expected, next, how, _] = &self.words[..] else { return None };
         let (how, flush) = how.split_at(how.len().min(HOW_BYTES));
@@ -223,7 +223,7 @@ impl Words {
         argv.iter().for_each(|word| request::word(&mut words, word));
         request::word(&mut words, &[expected, next, &now_us.to_be_bytes()[..], flush].concat());
         let (program, width, how) = (Arc::clone(program), argv.len() + 1, how.to_vec());
-        Some(Member { program, key, argv: words, width, how })
+        Some(PackMember { program, key, argv: words, width, how })
     }
 
     /// The text of the script, and what stands behind it.

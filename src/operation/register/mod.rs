@@ -27,7 +27,7 @@ use bytes::Bytes;
 
 use super::program::Message;
 use crate::decision::keyspace::Program;
-use crate::decision::keyspace::settle::Holding;
+use crate::decision::keyspace::settle::HeldBallot;
 use crate::decision::lease::attempt::{Attempt, Stored};
 use crate::decision::register::ballot::Ballot;
 use crate::lua;
@@ -64,7 +64,7 @@ pub struct Lease {
 
 /// What a program replied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Reply {
+pub enum RegisterReply {
     /// A RESP3 frame, what is to be published along with it, and the shortest time to live that the program has set, in
     /// milliseconds.
     Frame(Bytes, Vec<Message>, Option<u64>),
@@ -92,7 +92,7 @@ pub struct Job {
     /// All that it uses, each once.
     pub places: Vec<Place>,
     /// Those of them that must still hold what they held when they were watched; `None`: they certainly do not.
-    pub watched: Vec<(Place, Option<Name>)>,
+    pub watched: Vec<(Place, Option<ContentName>)>,
 }
 
 /// What a program is answered that has too many keys. Not one of Redis's texts.
@@ -113,7 +113,7 @@ pub fn are_too_many<'a>(names: impl Iterator<Item = &'a [u8]>) -> bool {
 
 /// Names what a key holds, for `WATCH`. The same value again has another name; what was only adopted keeps its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Name {
+pub struct ContentName {
     /// The ballot of the last program that has changed it.
     pub changed: Option<Ballot>,
     /// Whether the register is there.
@@ -178,7 +178,7 @@ impl Program for Job {
     type Key = Place;
     type Value = Content;
     type Lease = Lease;
-    type Reply = Reply;
+    type Reply = RegisterReply;
 
     fn keys(&self) -> Vec<Place> {
         self.places.clone()
@@ -188,11 +188,11 @@ impl Program for Job {
         !self.is_read_only && self.places.len() > 1
     }
 
-    fn may_run(&self, holdings: &[Holding<Self>], now_us: u64) -> bool {
+    fn may_run(&self, holdings: &[HeldBallot<Self>], now_us: u64) -> bool {
         let holdings = self.places.iter().zip(holdings);
-        let is_met = |(watched, name): &(Place, Option<Name>)| {
+        let is_met = |(watched, name): &(Place, Option<ContentName>)| {
             let held = holdings.clone().find(|(place, _)| *place == watched);
-            held.is_some_and(|(_, holding)| *name == Some(Name::of(holding, now_us)))
+            held.is_some_and(|(_, holding)| *name == Some(ContentName::of(holding, now_us)))
         };
         self.watched.iter().all(is_met)
     }
@@ -224,8 +224,8 @@ impl Program for Job {
     }
 }
 
-impl Name {
-    fn of(holding: &Holding<Job>, now_us: u64) -> Self {
+impl ContentName {
+    fn of(holding: &HeldBallot<Job>, now_us: u64) -> Self {
         let named = |lease: &Lease| lease.value.slice(..lease.value.len().min(NAMED));
         Self {
             changed: holding.state.recent.last_change(),

@@ -5,21 +5,21 @@
 
 use bytes::Bytes;
 
-use super::Reply;
+use super::RegisterReply;
 use crate::decision::quorum::Quorum;
 use crate::resp::flat;
 
 /// The replies of a round, each once, with how many masters gave it.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    given: Vec<(Reply, usize)>,
+    given: Vec<(RegisterReply, usize)>,
     /// A quorum ran the program, and no reply is a quorum's yet.
     pub(super) is_open: bool,
 }
 
 impl Replies {
     /// One more master has replied.
-    pub(super) fn add(&mut self, reply: &Reply) {
+    pub(super) fn add(&mut self, reply: &RegisterReply) {
         match self.given.iter_mut().find(|(given, _)| is_alike(given, reply)) {
             Some((_, count)) => *count += 1,
             None => self.given.push((reply.clone(), 1)),
@@ -27,7 +27,7 @@ impl Replies {
     }
 
     /// Any of them: as long as a master has run the program, it is what all reply that run it.
-    pub(super) fn first(&self) -> Option<&Reply> {
+    pub(super) fn first(&self) -> Option<&RegisterReply> {
         self.given.first().map(|(reply, _)| reply)
     }
 
@@ -37,22 +37,24 @@ impl Replies {
     }
 
     /// The one that a quorum gave.
-    pub(super) fn agreed(&self, quorum: Quorum) -> Option<&Reply> {
+    pub(super) fn agreed(&self, quorum: Quorum) -> Option<&RegisterReply> {
         let agreed = self.given.iter().find(|(_, count)| *count >= quorum.needed());
         agreed.map(|(reply, _)| reply)
     }
 }
 
 /// What is answered when no reply is a quorum's.
-pub(super) fn differing() -> Reply {
+pub(super) fn differing() -> RegisterReply {
     let error = "-ERR masters answered differently although they held the same: the script ran, and what it wrote may differ. \
                  Let it not depend on what differs from master to master (docs/scripts.md)\r\n";
-    Reply::Frame(Bytes::from_static(error.as_bytes()), Vec::new(), None)
+    RegisterReply::Frame(Bytes::from_static(error.as_bytes()), Vec::new(), None)
 }
 
 /// The members of a set and the pairs of a map have an order of each master's own.
-fn is_alike(one: &Reply, other: &Reply) -> bool {
-    let (Reply::Frame(one, messages, _), Reply::Frame(other, others, _)) = (one, other) else {
+fn is_alike(one: &RegisterReply, other: &RegisterReply) -> bool {
+    let (RegisterReply::Frame(one, messages, _), RegisterReply::Frame(other, others, _)) =
+        (one, other)
+    else {
         return one == other;
     };
     messages == others && (one == other || flat::in_order(one) == flat::in_order(other))
@@ -62,8 +64,8 @@ fn is_alike(one: &Reply, other: &Reply) -> bool {
 mod tests {
     use super::*;
 
-    fn frame(text: &'static str) -> Reply {
-        Reply::Frame(Bytes::from_static(text.as_bytes()), Vec::new(), None)
+    fn frame(text: &'static str) -> RegisterReply {
+        RegisterReply::Frame(Bytes::from_static(text.as_bytes()), Vec::new(), None)
     }
 
     fn given(replies: &[&'static str]) -> Replies {

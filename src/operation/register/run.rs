@@ -6,9 +6,9 @@
 use bytes::Bytes;
 
 use super::answer::{self, Said};
-use super::ask::{self, Words};
+use super::ask::{self, RequestWords};
 use super::replies::{self, Replies};
-use super::{Job, Lease, Place, Reply, are_too_many, decided};
+use super::{Job, Lease, Place, RegisterReply, are_too_many, decided};
 use crate::decision::keyspace::proposer::{self, Answer, Outcome, Proposer, Request, Wish};
 use crate::decision::keyspace::remains::Over;
 use crate::decision::keyspace::slot::{Basis, Refusal};
@@ -17,7 +17,7 @@ use crate::decision::register::ballot::Ballot;
 
 /// Who runs operations.
 #[derive(Clone, Copy, Debug)]
-pub struct Worker {
+pub struct RunWorker {
     /// How many masters agree.
     pub quorum: Quorum,
     /// Its id, drawn at its start.
@@ -29,7 +29,7 @@ pub struct Worker {
 /// One operation.
 #[derive(Debug)]
 pub struct Run {
-    worker: Worker,
+    worker: RunWorker,
     proposer: Proposer<Job>,
     /// What was sent last, to all masters.
     request: Request<Job>,
@@ -38,7 +38,7 @@ pub struct Run {
     /// The rounds in which the program was sent, and the ballots that answers to it are known by.
     applied: Vec<(u32, Ballot)>,
     /// What single masters have replied to those of them that were given up, by their ballots: stamps keep less.
-    heard: Vec<(Ballot, Reply)>,
+    heard: Vec<(Ballot, RegisterReply)>,
     copying: Copying,
     wrote: bool,
     /// What masters replied to what was sent last.
@@ -56,7 +56,7 @@ pub struct Run {
     /// When the round began, by the clock of this proxy, in microseconds since the epoch.
     began_us: u64,
     /// When the program was sent first.
-    first: Option<Moment>,
+    first: Option<RunMoment>,
     /// The same for one that begins anew with another key, by the time of programs in microseconds: it may have made up that
     /// key out of the time or of dice, so it is told the same.
     begun_us: Option<u64>,
@@ -64,7 +64,7 @@ pub struct Run {
 
 /// When a program ran, in microseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct RunMoment {
     /// The time that it ran at. What has been promised may be ahead of the clock of this proxy, and masters may be behind it.
     pub ran_us: u64,
     /// By the clock of this proxy, when that time was chosen.
@@ -98,11 +98,11 @@ enum Part {
 
 /// What is to be done now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RunStep {
     /// Nothing, until the next answer or the deadline.
     Wait,
     /// Send this to these masters.
-    Send(MasterSet, Token, Words),
+    Send(MasterSet, Token, RequestWords),
     /// Pause at random, then call [`Run::again`].
     Pause,
     /// The operation has ended.
@@ -119,12 +119,12 @@ const NOT_KNOWN: u16 = u16::MAX;
 impl Run {
     /// Begins to run `job`, on what this worker's last program has left if that is known.
     pub fn new(
-        worker: Worker,
+        worker: RunWorker,
         job: Job,
         held: Option<Vec<Basis<Job>>>,
         now_us: u64,
-    ) -> (Self, Step) {
-        let Worker { quorum, id, version } = worker;
+    ) -> (Self, RunStep) {
+        let RunWorker { quorum, id, version } = worker;
         let (proposer, request) = match held {
             Some(basis) => Proposer::with_promises(quorum, id, version, job, basis, now_us),
             None => Proposer::new(quorum, id, version, Wish::Run(job), now_us),
@@ -134,12 +134,12 @@ impl Run {
 
     /// Begins to make all masters hold the same under these keys, without what is over.
     pub fn settle(
-        worker: Worker,
+        worker: RunWorker,
         places: Vec<Place>,
         over: Over<Job>,
         now_us: u64,
-    ) -> (Self, Step) {
-        let Worker { quorum, id, version } = worker;
+    ) -> (Self, RunStep) {
+        let RunWorker { quorum, id, version } = worker;
         let wish = Wish::Settle(places);
         let (mut proposer, request) = Proposer::new(quorum, id, version, wish, now_us);
         proposer.take_for_remains(over);
@@ -147,11 +147,11 @@ impl Run {
     }
 
     fn begun(
-        worker: Worker,
+        worker: RunWorker,
         proposer: Proposer<Job>,
         request: Request<Job>,
         now_us: u64,
-    ) -> (Self, Step) {
+    ) -> (Self, RunStep) {
         let (ran_on, refused) = (MasterSet::EMPTY, MasterSet::EMPTY);
         let mut it = Self {
             worker,
@@ -183,12 +183,12 @@ impl Run {
         token: Token,
         frame: &[u8],
         now_us: u64,
-    ) -> Step {
+    ) -> RunStep {
         if token.round != self.round {
-            return Step::Wait;
+            return RunStep::Wait;
         }
         match token.part {
-            Part::Fetch | Part::Gather if self.is_over => return Step::Wait,
+            Part::Fetch | Part::Gather if self.is_over => return RunStep::Wait,
             Part::Fetch => return self.fetched(frame),
             Part::Gather => return self.gather(master, frame),
             Part::Request => {}
@@ -198,7 +198,7 @@ impl Run {
             self.note(master, answer);
         }
         if self.is_over {
-            return Step::Wait;
+            return RunStep::Wait;
         }
         if self.is_failing() {
             return self.still_fails(master, said);
@@ -213,14 +213,14 @@ impl Run {
                 self.stops(master);
                 // Who pauses asks again by itself, and comes to the key then.
                 let is_open = self.proposer.ballot().is_some();
-                return if is_open { self.with_key(place, now_us) } else { Step::Wait };
+                return if is_open { self.with_key(place, now_us) } else { RunStep::Wait };
             }
             Some(Said::Failed(error)) => return self.has_failed(master, error),
-            None => return Step::Wait,
+            None => return RunStep::Wait,
         };
         let step = self.tell(master, answer);
         match self.agreed(step) {
-            Step::Wait => self.fetch(),
+            RunStep::Wait => self.fetch(),
             step => step,
         }
     }
@@ -286,12 +286,12 @@ impl Run {
     }
 
     /// Nobody else answers what was sent last.
-    pub fn no_more_answers(&mut self) -> Step {
+    pub fn no_more_answers(&mut self) -> RunStep {
         self.ended_by(Proposer::no_more_answers)
     }
 
     /// The same, as what was still to come was lost with connections.
-    pub fn all_others_are_lost(&mut self) -> Step {
+    pub fn all_others_are_lost(&mut self) -> RunStep {
         self.ended_by(Proposer::all_others_are_lost)
     }
 
@@ -301,30 +301,30 @@ impl Run {
     }
 
     /// Those that have not answered are silent. Who wants all to hold something goes on without them.
-    pub fn without_the_silent(&mut self) -> Step {
+    pub fn without_the_silent(&mut self) -> RunStep {
         if self.is_over || self.is_failing() {
-            return Step::Wait;
+            return RunStep::Wait;
         }
         let step = self.proposer.without_the_silent();
         self.step(step.unwrap_or(proposer::Step::Wait))
     }
 
-    fn ended_by(&mut self, end: fn(&mut Proposer<Job>) -> proposer::Step<Job>) -> Step {
+    fn ended_by(&mut self, end: fn(&mut Proposer<Job>) -> proposer::Step<Job>) -> RunStep {
         if self.is_over {
-            return Step::Wait;
+            return RunStep::Wait;
         }
         if self.is_failing() {
             return self.fail_now();
         }
         if std::mem::take(&mut self.replies.is_open) {
-            return Step::Done(Outcome::Ran(replies::differing()));
+            return RunStep::Done(Outcome::Ran(replies::differing()));
         }
         let step = end(&mut self.proposer);
         self.step(step)
     }
 
     /// The same as [`Run::again`], without what is over.
-    pub fn again_without(&mut self, over: Over<Job>, now_us: u64) -> Step {
+    pub fn again_without(&mut self, over: Over<Job>, now_us: u64) -> RunStep {
         self.proposer.take_for_remains(over);
         self.again(now_us)
     }
@@ -340,7 +340,7 @@ impl Run {
     }
 
     /// Begins a round with a higher ballot.
-    pub fn again(&mut self, now_us: u64) -> Step {
+    pub fn again(&mut self, now_us: u64) -> RunStep {
         self.began_us = now_us;
         self.request = self.proposer.again(now_us);
         self.send()
@@ -357,10 +357,10 @@ impl Run {
     }
 
     /// When it ran; at the earliest, where that was found out later. `None`: it did not.
-    pub fn ran_at(&self) -> Option<Moment> {
+    pub fn ran_at(&self) -> Option<RunMoment> {
         match &self.request {
             Request::Apply(apply) => {
-                Some(Moment { ran_us: apply.now_us, chosen_us: self.began_us })
+                Some(RunMoment { ran_us: apply.now_us, chosen_us: self.began_us })
             }
             _ => self.first,
         }
@@ -467,48 +467,48 @@ impl Run {
     }
 
     /// A program that wrote is answered as a quorum has replied, whatever the others say.
-    fn agreed(&mut self, step: Step) -> Step {
+    fn agreed(&mut self, step: RunStep) -> RunStep {
         let has_just_run =
-            matches!(step, Step::Done(Outcome::Ran(_))) && self.differing().is_some();
-        let is_waited_for = self.replies.is_open && step == Step::Wait;
+            matches!(step, RunStep::Done(Outcome::Ran(_))) && self.differing().is_some();
+        let is_waited_for = self.replies.is_open && step == RunStep::Wait;
         if !(has_just_run || is_waited_for) {
             return step;
         }
         let agreed = self.replies.agreed(self.worker.quorum).cloned();
         self.replies.is_open = agreed.is_none();
-        agreed.map_or(Step::Wait, |reply| Step::Done(Outcome::Ran(reply)))
+        agreed.map_or(RunStep::Wait, |reply| RunStep::Done(Outcome::Ran(reply)))
     }
 
-    fn tell(&mut self, master: MasterId, answer: Answer<Job>) -> Step {
-        let Some(ballot) = self.proposer.ballot() else { return Step::Wait };
+    fn tell(&mut self, master: MasterId, answer: Answer<Job>) -> RunStep {
+        let Some(ballot) = self.proposer.ballot() else { return RunStep::Wait };
         let step = self.proposer.answer(ballot, master, self.worker.version, answer);
         self.step(step)
     }
 
-    fn step(&mut self, step: proposer::Step<Job>) -> Step {
+    fn step(&mut self, step: proposer::Step<Job>) -> RunStep {
         match step {
-            proposer::Step::Wait => Step::Wait,
+            proposer::Step::Wait => RunStep::Wait,
             proposer::Step::Send(request) => {
                 self.request = request;
                 self.send()
             }
-            proposer::Step::Pause => Step::Pause,
+            proposer::Step::Pause => RunStep::Pause,
             proposer::Step::Done(Outcome::Ran(kept)) => {
-                Step::Done(Outcome::Ran(self.in_full(kept)))
+                RunStep::Done(Outcome::Ran(self.in_full(kept)))
             }
-            proposer::Step::Done(outcome) => Step::Done(outcome),
+            proposer::Step::Done(outcome) => RunStep::Done(outcome),
         }
     }
 
     /// What it has replied, of which a stamp has kept this. A master may have said so before it turned out to have run: with all
     /// that it has published.
-    fn in_full(&self, kept: Reply) -> Reply {
+    fn in_full(&self, kept: RegisterReply) -> RegisterReply {
         let found = self.proposer.found();
         let heard = self.heard.iter().find(|(ballot, _)| Some(*ballot) == found);
         heard.map_or(kept, |(_, reply)| reply.clone())
     }
 
-    fn send(&mut self) -> Step {
+    fn send(&mut self) -> RunStep {
         if let (Some(ballot), Some(reply)) = (self.sent_under(), self.replies.first()) {
             self.heard.push((ballot, reply.clone()));
         }
@@ -519,7 +519,7 @@ impl Run {
         }
         if let Request::Apply(apply) = &self.request {
             let chosen_us = self.began_us;
-            self.first.get_or_insert(Moment { ran_us: apply.now_us, chosen_us });
+            self.first.get_or_insert(RunMoment { ran_us: apply.now_us, chosen_us });
         }
         self.begun_us = self.begun_us.filter(|begun_us| self.is_last_since(*begun_us));
         (self.ran_on, self.refused) = (MasterSet::EMPTY, MasterSet::EMPTY);
@@ -530,7 +530,7 @@ impl Run {
             Request::Adopt(adopt) => ask::adopt(adopt, &vec![None; adopt.states.len()], NOT_KNOWN),
             Request::Apply(apply) => ask::apply(apply, self.begun_us),
         };
-        Step::Send(self.worker.quorum.everybody(), self.token(Part::Request), words)
+        RunStep::Send(self.worker.quorum.everybody(), self.token(Part::Request), words)
     }
 
     fn token(&self, part: Part) -> Token {
@@ -538,51 +538,51 @@ impl Run {
     }
 
     /// Asks a master that has the states for what they hold, once somebody lacks it.
-    fn fetch(&mut self) -> Step {
-        let Request::Adopt(adopt) = &self.request else { return Step::Wait };
+    fn fetch(&mut self) -> RunStep {
+        let Request::Adopt(adopt) = &self.request else { return RunStep::Wait };
         let Copying { lacking, adopted, source, gathered } = &mut self.copying;
         let nobody_has_all = adopted.is_empty() && self.worker.quorum.reached_by(*lacking);
         if nobody_has_all && gathered.is_none() {
             *gathered = Some((vec![None; adopt.states.len()], *lacking));
             let (to, words) = (*lacking, ask::fetch_as_found(adopt, NOT_KNOWN));
-            return Step::Send(to, self.token(Part::Gather), words);
+            return RunStep::Send(to, self.token(Part::Gather), words);
         }
         let Some(from) = adopted.iter().next().filter(|_| !lacking.is_empty() && source.is_none())
         else {
-            return Step::Wait;
+            return RunStep::Wait;
         };
         *source = Some(from);
         let words = ask::fetch(adopt, NOT_KNOWN);
-        Step::Send([from].into_iter().collect(), self.token(Part::Fetch), words)
+        RunStep::Send([from].into_iter().collect(), self.token(Part::Fetch), words)
     }
 
     /// Passes on what was fetched.
-    fn fetched(&mut self, frame: &[u8]) -> Step {
+    fn fetched(&mut self, frame: &[u8]) -> RunStep {
         let (Request::Adopt(adopt), Some(held)) = (&self.request, answer::fetched(frame)) else {
-            return Step::Wait;
+            return RunStep::Wait;
         };
         let words = ask::adopt(adopt, &held, NOT_KNOWN);
         self.copying.source = None;
         let lacking = std::mem::take(&mut self.copying.lacking);
-        Step::Send(lacking, self.token(Part::Request), words)
+        RunStep::Send(lacking, self.token(Part::Request), words)
     }
 
     /// Takes what a master has of the states as they were found, and passes all on when all have said.
-    fn gather(&mut self, master: MasterId, frame: &[u8]) -> Step {
+    fn gather(&mut self, master: MasterId, frame: &[u8]) -> RunStep {
         let (Request::Adopt(adopt), Some((held, silent))) =
             (&self.request, &mut self.copying.gathered)
         else {
-            return Step::Wait;
+            return RunStep::Wait;
         };
         let theirs = answer::fetched(frame).unwrap_or_default();
         held.iter_mut().zip(theirs).for_each(|(held, theirs)| *held = held.take().or(theirs));
         silent.remove(master);
         if !silent.is_empty() {
-            return Step::Wait;
+            return RunStep::Wait;
         }
         let words = ask::adopt(adopt, held, NOT_KNOWN);
         let lacking = std::mem::take(&mut self.copying.lacking);
-        Step::Send(lacking, self.token(Part::Request), words)
+        RunStep::Send(lacking, self.token(Part::Request), words)
     }
 
     /// Whether no other program has changed one of its keys since, as far as ballots tell: time goes on from program to program of
@@ -603,13 +603,13 @@ impl Run {
     }
 
     /// The program needs another key. No master has run it: the others have the same state, and stop at the same key.
-    fn with_key(&mut self, place: Place, now_us: u64) -> Step {
-        let Request::Apply(apply) = &self.request else { return Step::Wait };
+    fn with_key(&mut self, place: Place, now_us: u64) -> RunStep {
+        let Request::Apply(apply) = &self.request else { return RunStep::Wait };
         let mut job = apply.program.clone();
         job.places.push(place);
         if are_too_many(job.places.iter().map(|place| &place.key[..])) {
             self.give_up();
-            return Step::TooManyKeys;
+            return RunStep::TooManyKeys;
         }
         self.begun_us.get_or_insert(apply.now_us);
         self.began_us = now_us;
@@ -617,7 +617,7 @@ impl Run {
         self.send()
     }
 
-    fn has_failed(&mut self, master: MasterId, error: Bytes) -> Step {
+    fn has_failed(&mut self, master: MasterId, error: Bytes) -> RunStep {
         if answer::has_changed_nothing(&error) {
             self.never_runs(master);
         }
@@ -630,7 +630,7 @@ impl Run {
     }
 
     /// One of those answers that are only waited for because they may all have refused.
-    fn still_fails(&mut self, master: MasterId, said: Option<Said>) -> Step {
+    fn still_fails(&mut self, master: MasterId, said: Option<Said>) -> RunStep {
         match said {
             Some(Said::Failed(error)) => return self.has_failed(master, error),
             Some(Said::Missing(_)) => self.stops(master),
@@ -666,16 +666,16 @@ impl Run {
     }
 
     /// It has failed. What a single master has run may be adopted by all, so the others are waited for: they may all have refused.
-    fn fail(&mut self) -> Step {
+    fn fail(&mut self) -> RunStep {
         let is_sent = matches!(self.request, Request::Apply(_));
         let is_open = is_sent && self.ran_on.is_empty() && self.may_have_run();
-        if is_open { Step::Wait } else { self.fail_now() }
+        if is_open { RunStep::Wait } else { self.fail_now() }
     }
 
-    fn fail_now(&mut self) -> Step {
+    fn fail_now(&mut self) -> RunStep {
         self.give_up();
         let error = self.failed.last().map(|(_, error)| error.clone());
-        Step::Failed(error.unwrap_or_default())
+        RunStep::Failed(error.unwrap_or_default())
     }
 }
 

@@ -20,7 +20,7 @@ use crate::resp::flat;
 
 /// A key, as a master shows it.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Snapshot {
     /// The register, and a lease beside it: of strings a part of the value, of anything else none.
     pub sight: Sight<Job>,
     /// What was promised.
@@ -30,7 +30,7 @@ pub struct Look {
 }
 
 /// The last flush before a key was shown, and the ballot that it was accepted under: equal ones mean equal registers.
-pub type Accepted = (u64, Ballot);
+pub type FlushedBallot = (u64, Ballot);
 
 /// How many commands show a key.
 pub const COMMANDS: usize = 4;
@@ -91,7 +91,7 @@ pub fn companion(key: &[u8]) -> Vec<u8> {
     [reserved::PREFIX.as_bytes(), b"s:", key].concat()
 }
 
-impl Look {
+impl Snapshot {
     /// Reads the replies to the [`COMMANDS`] on a key; `None`: they are none. Where something else is in the place of the
     /// stamp, there is none.
     pub fn of(replies: &[&[u8]]) -> Option<Self> {

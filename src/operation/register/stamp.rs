@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Content, Job, Lease, Place, Reply};
+use super::{Content, Job, Lease, Place, RegisterReply};
 use crate::decision::keyspace::Program;
 use crate::decision::keyspace::remembered::Remembered;
 use crate::decision::keyspace::slot::{Open, State};
@@ -45,8 +45,8 @@ pub fn write(state: &State<Job>, place: &Place) -> Vec<u8> {
     text.extend(earlier.map(ballot).into_iter().flatten());
     for (ran, reply) in recent.entries() {
         let packed = match reply {
-            Reply::Packed(packed) => &packed[..],
-            Reply::Frame(..) | Reply::NotKept => b"",
+            RegisterReply::Packed(packed) => &packed[..],
+            RegisterReply::Frame(..) | RegisterReply::NotKept => b"",
         };
         text.extend(format!("{:04}", packed.len()).bytes());
         text.extend(packed);
@@ -84,7 +84,7 @@ fn write_open(text: &mut Vec<u8>, open: &Open<Job>, is_alone: impl Fn(&Group) ->
 }
 
 /// Whether a group is one key, under the ballot of its last program: the most frequent, which has no name.
-fn is_alone(group: &Group, place: &Place, recent: &Remembered<Reply>) -> bool {
+fn is_alone(group: &Group, place: &Place, recent: &Remembered<RegisterReply>) -> bool {
     matches!(group, [(key, ran)] if key == place && recent.last() == Some(*ran))
 }
 
@@ -174,10 +174,10 @@ impl<'a> Rest<'a> {
         self.take(length)
     }
 
-    fn entry(&mut self) -> Option<(Ballot, Reply)> {
+    fn entry(&mut self) -> Option<(Ballot, RegisterReply)> {
         let reply = match self.counted(4)? {
-            [] => Reply::NotKept,
-            packed => Reply::Packed(Bytes::copy_from_slice(packed)),
+            [] => RegisterReply::NotKept,
+            packed => RegisterReply::Packed(Bytes::copy_from_slice(packed)),
         };
         Some((self.ballot()?, reply))
     }
@@ -230,8 +230,8 @@ mod tests {
         vec(any::<u8>(), 1..most).prop_map(Bytes::from)
     }
 
-    fn replies() -> impl Strategy<Value = Reply> {
-        prop_oneof![bytes(1024).prop_map(Reply::Packed), Just(Reply::NotKept)]
+    fn replies() -> impl Strategy<Value = RegisterReply> {
+        prop_oneof![bytes(1024).prop_map(RegisterReply::Packed), Just(RegisterReply::NotKept)]
     }
 
     fn opens() -> impl Strategy<Value = Open<Job>> {

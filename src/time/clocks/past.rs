@@ -2,13 +2,13 @@
 
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::roster::clock::Clock;
-use crate::decision::roster::noted::{Comparison, Found, Note, Read, Timekeeper};
+use crate::decision::roster::noted::{ClockNote, Comparison, FoundNotes, ReadNotes, Timekeeper};
 
 /// Other proxies' notes, until they have been compared with this proxy's readings.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
     /// The note found on each master.
-    notes: Vec<Option<Note>>,
+    notes: Vec<Option<ClockNote>>,
     looked_at: MasterSet,
     /// Time of the first reading of any master.
     since_us: Option<i64>,
@@ -53,7 +53,7 @@ impl Past {
     }
 
     /// Records the note found on a master by a probe.
-    pub(super) fn met(&mut self, master: MasterId, note: Option<Note>) {
+    pub(super) fn met(&mut self, master: MasterId, note: Option<ClockNote>) {
         if !self.is_known {
             self.looked_at.insert(master);
             self.notes[master.index()] = note;
@@ -66,7 +66,7 @@ impl Past {
     /// be compared within the patience, which is the time that masters wait after a quorum has forgotten.
     pub(super) fn learn(
         &mut self,
-        read: &[Read],
+        read: &[ReadNotes],
         now_us: i64,
         drift_ppm: i64,
         quorum: Quorum,
@@ -124,7 +124,7 @@ impl Past {
     }
 }
 
-fn newest(comparisons: &[Comparison]) -> Option<&Found> {
+fn newest(comparisons: &[Comparison]) -> Option<&FoundNotes> {
     let found = comparisons.iter().filter_map(|comparison| match comparison {
         Comparison::Found(found) => Some(found),
         _ => None,

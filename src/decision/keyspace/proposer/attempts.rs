@@ -1,7 +1,7 @@
 //! Attempts to run a program, and their fates. At most one attempt can take effect.
 
 use crate::decision::keyspace::Program;
-use crate::decision::keyspace::settle::Holding;
+use crate::decision::keyspace::settle::HeldBallot;
 use crate::decision::keyspace::slot::Basis;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::acceptor::Fate;
@@ -71,7 +71,7 @@ impl<P: Program> Attempts<P> {
 
     /// Returns the fate of the attempts, with the ballot of the one that ran. The answer of one key holds for all of
     /// them: they were accepted together. Nobody can tell what ran before a flush.
-    pub(super) fn fate(&self, holdings: &[Holding<P>]) -> Fate<(Ballot, P::Reply)> {
+    pub(super) fn fate(&self, holdings: &[HeldBallot<P>]) -> Fate<(Ballot, P::Reply)> {
         let fates = self.0.iter().map(|attempt| match attempt.fate(holdings) {
             Fate::Ran(reply) => Fate::Ran((attempt.ballot(), reply)),
             Fate::DidNotRun => Fate::DidNotRun,
@@ -86,7 +86,7 @@ impl<P: Program> Attempt<P> {
         self.ballots.iter().map(|(_, ballot, _)| *ballot).max().unwrap_or_default()
     }
 
-    fn fate(&self, holdings: &[Holding<P>]) -> Fate<P::Reply> {
+    fn fate(&self, holdings: &[HeldBallot<P>]) -> Fate<P::Reply> {
         let fates = self.ballots.iter().zip(holdings);
         let fates = fates.map(|((_, ballot, flush), holding)| match *flush == holding.flush {
             true => holding.state.recent.fate(*ballot),

@@ -1,7 +1,7 @@
 //! Messages between a proposer, the masters, and the proposer's owner.
 
 use crate::decision::keyspace::remembered::Keep;
-use crate::decision::keyspace::settle::Holding;
+use crate::decision::keyspace::settle::HeldBallot;
 use crate::decision::keyspace::slot::{Adopt, Apply, Ran, Refusal, Sight, Slots};
 use crate::decision::keyspace::{Program, Runs};
 use crate::decision::register::ballot::Ballot;
@@ -51,7 +51,7 @@ pub enum Outcome<P: Program> {
     /// The program ran exactly once.
     Ran(P::Reply),
     /// Content of the keys, for an operation that only reads.
-    Read(Vec<Holding<P>>),
+    Read(Vec<HeldBallot<P>>),
     /// The program has not run and never will: its keys do not hold what it expects ([`Program::may_run`]).
     Unmet,
     /// The program may have run or not, and it is too late to find out. It must not run again.

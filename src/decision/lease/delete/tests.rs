@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::lease::attempt::{Attempt, WorkerId};
-use crate::decision::lease::master::{self, Lease};
+use crate::decision::lease::master::{self, MasterLease};
 use crate::decision::quorum::Quorum;
 
 fn ms(ms: u64) -> Duration {
@@ -64,7 +64,7 @@ fn each_master_deletes_what_it_showed() {
     let late = delete.sight(0, MasterId::new(2), held(7), ms(2));
     assert_eq!(late, told(&[(2, tag(7))]));
     assert_eq!(cast(&mut delete, &[Vote::Deleted, Vote::Deleted]), Step::Deleted);
-    let owed = Owed { attempt: tag(7).attempt, now: set(&[2]), later: set(&[2]) };
+    let owed = OwedReleases { attempt: tag(7).attempt, now: set(&[2]), later: set(&[2]) };
     assert_eq!((delete.owed(), delete.deadline()), (Some(owed), None));
 }
 
@@ -116,7 +116,7 @@ fn the_silent_may_hold_what_one_master_shows() {
     assert_eq!(none.owed(), None);
     assert_eq!(delete.sight(0, MasterId::new(2), held(7), ms(60)), told(&[(2, tag(7))]));
     assert_eq!(delete.vote(0, MasterId::new(2), Vote::Deleted, ms(61)), Step::Deleted);
-    let owed = Owed { attempt: tag(7).attempt, now: set(&[]), later: set(&[1]) };
+    let owed = OwedReleases { attempt: tag(7).attempt, now: set(&[]), later: set(&[1]) };
     assert_eq!(delete.owed(), Some(owed));
 }
 
@@ -145,7 +145,7 @@ fn a_known_lease_is_deleted_at_once() {
     let votes = [Vote::Deleted, Vote::Missing, Vote::Unknown];
     let mut delete = known();
     assert_eq!(cast(&mut delete, &votes), Step::Deleted);
-    let owed = Owed { attempt: tag(7).attempt, now: set(&[2]), later: set(&[2]) };
+    let owed = OwedReleases { attempt: tag(7).attempt, now: set(&[2]), later: set(&[2]) };
     assert_eq!(delete.owed(), Some(owed));
     assert_eq!(cast(&mut known(), &[Vote::Missing, Vote::Missing]), Step::Missing);
     let votes = [Vote::Deleted, Vote::Missing, Vote::Missing];
@@ -211,16 +211,21 @@ fn an_answer_that_nobody_asked_for_changes_nothing() {
 }
 
 /// Generates copies on masters: nothing, or one of three attempts, perhaps extended.
-fn masters() -> impl Strategy<Value = Vec<Option<Lease<char>>>> {
+fn masters() -> impl Strategy<Value = Vec<Option<MasterLease<char>>>> {
     let copy = |(counter, is_raised): (u64, bool)| {
         let tag = if is_raised { tag(counter).raised() } else { tag(counter) };
-        Lease { tag, token: 't', end_ms: 1 }
+        MasterLease { tag, token: 't', end_ms: 1 }
     };
     vec(proptest::option::weighted(0.8, (1..4_u64, any::<bool>()).prop_map(copy)), 1..8)
 }
 
 /// Delivers each step to every master that is not `silent`, in the order of `order`.
-fn run(delete: &mut Delete, keys: &mut [Option<Lease<char>>], silent: u32, order: u32) -> Step {
+fn run(
+    delete: &mut Delete,
+    keys: &mut [Option<MasterLease<char>>],
+    silent: u32,
+    order: u32,
+) -> Step {
     let (mut due, mut steps) = (Vec::new(), vec![Step::Look]);
     let answers = |index: &usize| silent & (1 << index) == 0;
     loop {
@@ -254,7 +259,7 @@ fn run(delete: &mut Delete, keys: &mut [Option<Lease<char>>], silent: u32, order
     }
 }
 
-fn of_quorum(keys: &[Option<Lease<char>>]) -> Option<Attempt> {
+fn of_quorum(keys: &[Option<MasterLease<char>>]) -> Option<Attempt> {
     let mut holders = Holders::default();
     for (index, copy) in keys.iter().enumerate() {
         if let Some(copy) = copy {

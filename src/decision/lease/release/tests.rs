@@ -51,7 +51,7 @@ fn each_master_deletes_what_it_showed() {
     let late = release.sight(0, MasterId::new(2), Sight::Held(tag(7)), ms(2));
     assert_eq!(late, Step::Delete(vec![(MasterId::new(2), tag(7))]));
     assert_eq!(cast(&mut release, &[Vote::Deleted, Vote::Deleted]), Step::Released);
-    let owed = Owed { attempt: tag(7).attempt, now: set(&[2]), later: set(&[2]) };
+    let owed = OwedReleases { attempt: tag(7).attempt, now: set(&[2]), later: set(&[2]) };
     assert_eq!(release.owed(), Some(owed));
 }
 
@@ -78,7 +78,7 @@ fn the_silent_may_hold_what_one_master_shows() {
     let late = release.sight(0, MasterId::new(2), Sight::Held(tag(7)), ms(101));
     assert_eq!(late, Step::Delete(vec![(MasterId::new(2), tag(7))]));
     assert_eq!(release.vote(0, MasterId::new(2), Vote::Deleted, ms(102)), Step::Released);
-    let owed = Owed { attempt: tag(7).attempt, now: set(&[]), later: set(&[1]) };
+    let owed = OwedReleases { attempt: tag(7).attempt, now: set(&[]), later: set(&[1]) };
     assert_eq!(release.owed(), Some(owed));
 }
 

@@ -12,7 +12,7 @@ use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::engine::Engine;
 use crate::operation::read::{Question, Read};
-use crate::operation::register::snapshot::{self, Accepted, BEFORE, COMMANDS, Look};
+use crate::operation::register::snapshot::{self, BEFORE, COMMANDS, FlushedBallot, Snapshot};
 use crate::operation::{Kind, Operation};
 use crate::resp::flat;
 use crate::resp::reply::Reply;
@@ -20,7 +20,7 @@ use crate::resp::reply::Reply;
 /// A key on a page, and what masters show of it.
 struct Poll {
     name: Bytes,
-    reading: Reading<Accepted, Bytes>,
+    reading: Reading<FlushedBallot, Bytes>,
     /// Masters with a register that lives.
     there: MasterSet,
 }
@@ -63,7 +63,7 @@ async fn looks<'a>(
     db: u32,
     master: MasterId,
     names: impl ExactSizeIterator<Item = &'a [u8]>,
-) -> Option<(u64, Vec<Look>)> {
+) -> Option<(u64, Vec<Snapshot>)> {
     let (mut request, parts) = (Vec::new(), BEFORE + COMMANDS * names.len());
     snapshot::begin(&mut request, names);
     snapshot::end(&mut request);
@@ -74,7 +74,7 @@ async fn looks<'a>(
     }
     let replies = flat::items(rest)?;
     let (mark, replies) = replies.split_first()?;
-    let looks = replies.chunks(COMMANDS).map(Look::of).collect::<Option<_>>()?;
+    let looks = replies.chunks(COMMANDS).map(Snapshot::of).collect::<Option<_>>()?;
     Some((snapshot::last_flush(flat::bulk(mark))?, looks))
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn exists(engine: &Rc<Engine>, db: u32, key: &[u8]) -> Result<b
 }
 
 impl Poll {
-    fn hears(&mut self, engine: &Engine, master: MasterId, look: Option<(u64, &Look)>) {
+    fn hears(&mut self, engine: &Engine, master: MasterId, look: Option<(u64, &Snapshot)>) {
         let now_us = engine.rules().unix_time.micros() as u64;
         let view = look.map(|(flush, look)| {
             let accepted = (flush, look.sight.state.accepted);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::Over;
+use super::WalkOver;
 use crate::decision::quorum::Quorum;
 use crate::decision::quorum::walk::walks;
 use crate::operation::request;
@@ -40,7 +40,7 @@ impl Page {
     }
 }
 
-impl Over {
+impl WalkOver {
     /// How many frames are one find on a page.
     pub(super) fn frames_each(&self) -> usize {
         match self {
@@ -187,13 +187,19 @@ mod tests {
 
     #[test]
     fn masters_say_in_their_own_ways_what_they_have() {
-        let said = |over: Over, answer: &'static str| over.said(&Bytes::from(answer));
+        let said = |over: WalkOver, answer: &'static str| over.said(&Bytes::from(answer));
         let key = || Bytes::from("k");
         let yes = || Said::There(None);
-        assert_eq!(said(Over::Set(key()), "*2\r\n:1\r\n:0\r\n"), [yes(), Said::Absent]);
-        assert_eq!(said(Over::Hash(key()), "*2\r\n$1\r\n0\r\n_\r\n"), [there("0"), Said::Absent]);
-        assert_eq!(said(Over::SortedSet(key()), "*2\r\n,0\r\n_\r\n"), [there("0"), Said::Absent]);
-        assert_eq!(said(Over::Hash(key()), "-WRONGTYPE x\r\n"), []);
+        assert_eq!(said(WalkOver::Set(key()), "*2\r\n:1\r\n:0\r\n"), [yes(), Said::Absent]);
+        assert_eq!(
+            said(WalkOver::Hash(key()), "*2\r\n$1\r\n0\r\n_\r\n"),
+            [there("0"), Said::Absent]
+        );
+        assert_eq!(
+            said(WalkOver::SortedSet(key()), "*2\r\n,0\r\n_\r\n"),
+            [there("0"), Said::Absent]
+        );
+        assert_eq!(said(WalkOver::Hash(key()), "-WRONGTYPE x\r\n"), []);
     }
 
     #[test]

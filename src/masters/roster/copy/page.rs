@@ -4,7 +4,7 @@ use redis::{RedisResult, Value};
 
 use crate::catalogue::reserved::{MARK, OVER};
 use crate::decision::lease::attempt::{Attempt, Stored};
-use crate::decision::roster::copying::{Content, Held};
+use crate::decision::roster::copying::{Held, KeyContent};
 use crate::decision::roster::mark::Mark;
 use crate::lua::canonical::Canonical;
 use crate::lua::keyspace::on_stamps;
@@ -59,10 +59,10 @@ impl Entry {
     /// Converts the entry to the form that [`choose`](crate::decision::roster::copying::choose) takes.
     pub(super) fn held(&self) -> Held {
         let content = match &self.found {
-            Found::Text(text) => Content::Text(text.clone()),
-            Found::Large(digest) if self.is_text => Content::LongText(digest.clone()),
-            Found::Large(digest) => Content::Other(digest.clone()),
-            Found::Stamp => Content::Other(Vec::new()),
+            Found::Text(text) => KeyContent::Text(text.clone()),
+            Found::Large(digest) if self.is_text => KeyContent::LongText(digest.clone()),
+            Found::Large(digest) => KeyContent::Other(digest.clone()),
+            Found::Stamp => KeyContent::Other(Vec::new()),
         };
         Held { content, ttl_ms: self.ttl_ms }
     }

@@ -18,7 +18,7 @@ use crate::decision::roster::mark::Mark;
 use crate::lua::keyspace::{CLEAR, GIVE, HELD, SHOW};
 use crate::masters::side_connection::{Errand, Failed};
 use crate::operation::register::answer::{self, Said};
-use crate::operation::register::ask::{self, Words};
+use crate::operation::register::ask::{self, RequestWords};
 use crate::operation::register::{Job, Place, stamp};
 
 /// Maximum bytes of values fetched at a time; one more value may exceed this.
@@ -351,7 +351,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         &self,
         db: u32,
         request: &Request<Job>,
-        words: &Words,
+        words: &RequestWords,
     ) -> Result<Vec<Said>, Failed> {
         let ask = |source| async move {
             let frame = self.ask(source, db, words).await?;
@@ -361,7 +361,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 
     /// Asks a source, and reads its proof after the answer.
-    async fn ask(&self, source: &Source, db: u32, words: &Words) -> Result<Vec<u8>, Failed> {
+    async fn ask(&self, source: &Source, db: u32, words: &RequestWords) -> Result<Vec<u8>, Failed> {
         let mut pipe = redis::pipe();
         let (text, words) = words.script();
         pipe.cmd("EVAL").arg(text).arg(words).cmd("GET").arg(crate::catalogue::reserved::MARK);

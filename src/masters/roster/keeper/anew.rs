@@ -6,7 +6,7 @@ use super::{Keeper, Keys, Turn};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::anew::{self, Task};
-use crate::decision::roster::mark::Kind;
+use crate::decision::roster::mark::MarkKind;
 use crate::decision::roster::roster::{Change, Roster, Voters};
 use crate::masters::dial::Dial;
 use crate::masters::electorate::MasterSight;
@@ -54,7 +54,7 @@ impl<D: Dial + Clone> Keeper<D> {
     ) -> Result<Turn, Failed> {
         for master in places.iter().filter_map(|place| self.master_at(place)) {
             let Some(sight) = &sights[master.index()] else { continue };
-            let kind = Kind::Provisional { nonce: fastrand::u64(1..) };
+            let kind = MarkKind::Provisional { nonce: fastrand::u64(1..) };
             self.remark(master, sight, Some(&kind), Keys::Keep).await?;
         }
         Ok(Turn::Acted)

@@ -9,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use super::{Admissions, Keeper, Keys, Turn};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::roster::admission::{self, Copy, Shown, Task, pause_ms, sources_needed};
-use crate::decision::roster::mark::{Kind, Mark};
+use crate::decision::roster::mark::{Mark, MarkKind};
 use crate::decision::roster::roster::{Change, Roster, Standing, Voters};
 use crate::decision::roster::seats::seats;
 use crate::masters::dial::Dial;
@@ -165,7 +165,7 @@ impl<D: Dial + Clone> Keeper<D> {
             return Ok(Turn::Idle);
         }
         let nonce = fastrand::u64(1..);
-        if self.remark(master, sight, Some(&Kind::Provisional { nonce }), Keys::Remove).await? {
+        if self.remark(master, sight, Some(&MarkKind::Provisional { nonce }), Keys::Remove).await? {
             let copy = Copy { since, nonce, sources: MasterSet::EMPTY };
             self.copies.borrow_mut().insert(place, copy);
         }
@@ -175,7 +175,7 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Whether another proxy has begun to copy to this master and may still be doing so.
     fn is_given_back_by_others(&self, place: MasterId, sight: &MasterSight) -> bool {
         let mark = sight.marks.mark();
-        let Some(&Mark { kind: Kind::Provisional { nonce }, .. }) = mark else { return false };
+        let Some(&Mark { kind: MarkKind::Provisional { nonce }, .. }) = mark else { return false };
         let mut others = self.others.borrow_mut();
         let (known, since) = others.entry(place).or_insert_with(|| (nonce, clock::now()));
         if *known != nonce {
