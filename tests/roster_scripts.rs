@@ -9,7 +9,7 @@ use redlock_proxy::decision::quorum::MasterId;
 use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor::{self, Adopt, Apply};
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::decision::register::proposer::{Answer, Request};
+use redlock_proxy::decision::register::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::roster::mark::MarkKind;
 use redlock_proxy::decision::roster::roster::{Accepted, Change, Member, Roster, Stage, Standing};
 use redlock_proxy::masters::roster::acceptor::{catch_up, command, said};
@@ -83,7 +83,7 @@ fn the_scripts_of_the_roster_do_what_was_explored() {
 }
 
 /// What the master says to somebody who asks for its vote on the roster of a founded cluster.
-async fn vote(connection: &mut MultiplexedConnection) -> Option<Answer<Change>> {
+async fn vote(connection: &mut MultiplexedConnection) -> Option<MasterAnswer<Change>> {
     let prepare = Request::Prepare(ballot(5));
     let answer = command(&prepare, None, false).query_async(connection).await.expect("an answer");
     said(&prepare, "run", None, &answer).expect("an answer about the roster").answer
@@ -110,7 +110,7 @@ async fn a_master_that_was_copied_to_votes_on_the_roster_before_it_is_told_of_it
     remark(connection, &MarkKind::Provisional { nonce: 7 }, Keys::Remove).await;
     assert_eq!(vote(connection).await, None, "it is being copied to");
     remark(connection, &member(3), Keys::Keep).await;
-    assert_eq!(vote(connection).await, Some(Answer::Promised(Accepted::default())));
+    assert_eq!(vote(connection).await, Some(MasterAnswer::Promised(Accepted::default())));
 
     redis::cmd("DEL").arg("redlock-proxy:roster").exec_async(connection).await.expect("DEL");
     assert_eq!(vote(connection).await, None, "somebody has deleted what it promised");
@@ -213,13 +213,13 @@ fn compare(
     compare_state(connection, stamp)
 }
 
-fn execute(stamp: &mut StampOf<Change>, request: &Request<Change>) -> Answer<Change> {
+fn execute(stamp: &mut StampOf<Change>, request: &Request<Change>) -> MasterAnswer<Change> {
     let answer = match request {
-        Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),
-        Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| Answer::Adopted),
-        Request::Apply(apply) => acceptor::apply(stamp, apply, KEEP).map(Answer::Applied),
+        Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
+        Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
+        Request::Apply(apply) => acceptor::apply(stamp, apply, KEEP).map(MasterAnswer::Applied),
     };
-    answer.unwrap_or_else(Answer::Refused)
+    answer.unwrap_or_else(MasterAnswer::Refused)
 }
 
 /// What the master has stored is the stamp, ballots included.
@@ -259,5 +259,5 @@ fn a_master_without_a_stamp_says_nothing_about_the_roster() {
         said(&request, "run", None, &answer).expect("an answer").answer
     };
     assert_eq!(ask(false), None);
-    assert_eq!(ask(true), Some(Answer::Promised(Accepted::default())));
+    assert_eq!(ask(true), Some(MasterAnswer::Promised(Accepted::default())));
 }

@@ -7,7 +7,7 @@ use super::{Action, Outcome, keyspace, operation, permission, stream};
 use crate::catalogue::table::{Nothing, RunBy, Spec};
 use crate::catalogue::{error, keys, names};
 use crate::context::caller::Caller;
-use crate::context::waiting::{AwaitedEvent, Waiting};
+use crate::context::waiting::{AwaitedEvent, BlockingWait};
 use crate::engine::sequential::Aside;
 use crate::engine::sequential::large::Large;
 use crate::engine::sequential::walk::WalkOver;
@@ -53,7 +53,7 @@ fn wait(caller: &Caller, spec: &'static Spec, args: Args<'_>) -> Outcome {
     let several = keys.iter().filter(|_| keys.len() > 1);
     let alone =
         several.map(|key| OneCommand::taking_from(caller, spec, args, key)).collect::<Vec<_>>();
-    let waiting = Waiting {
+    let waiting = BlockingWait {
         keys: keys.into_iter().map(Into::into).collect(),
         has_options: spec.name == "blmove" || spec.has_counted_keys(),
         db: caller.db,

@@ -46,7 +46,7 @@ use crate::catalogue::{error, names, table, zero};
 use crate::client::outbox::{Gather, Ticket};
 use crate::client::slices::Sliced;
 use crate::context::caller::Caller;
-use crate::context::waiting::Waiting;
+use crate::context::waiting::BlockingWait;
 use crate::engine::sequential::Aside;
 use crate::engine::sequential::libraries::Storing;
 use crate::operation::flush::Extent;
@@ -91,7 +91,7 @@ pub enum Action {
     /// Send all requests to the client from now on.
     Monitor,
     /// Wait until an element or an entry exists.
-    Wait(Box<Waiting>),
+    Wait(Box<BlockingWait>),
     /// Subscribe to these topics.
     Subscribe(Vec<Topic>),
     /// Unsubscribe from these topics, all of this kind.

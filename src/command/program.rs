@@ -9,7 +9,7 @@ use crate::catalogue::table::{RunBy, Spec};
 use crate::catalogue::{error, keys};
 use crate::context::caller::Caller;
 use crate::lua::Script;
-use crate::lua::program::{Program as Text, adds};
+use crate::lua::program::{ProgramText as Text, adds};
 use crate::operation::load::{self, Load};
 use crate::operation::program::{Call, Program, ProgramShape, Rendering};
 use crate::operation::watch::Watched;

@@ -11,7 +11,7 @@ use super::{Action, Outcome};
 use crate::catalogue::error;
 use crate::catalogue::table::{Nothing, RunBy, Spec};
 use crate::context::caller::Caller;
-use crate::context::waiting::{AwaitedEvent, Entries, EntryPosition, First, Waiting};
+use crate::context::waiting::{AwaitedEvent, BlockingWait, Entries, EntryPosition, First};
 use crate::engine::sequential::Aside;
 use crate::engine::sequential::large::Large;
 use crate::operation::changed_keys::Line;
@@ -216,7 +216,7 @@ impl Request {
             None => self.readings(caller),
         };
         let until = Duration::from_millis(block_ms.unsigned_abs());
-        let waiting = Waiting {
+        let waiting = BlockingWait {
             keys: self.keys.clone(),
             has_options: true,
             db: caller.db,

@@ -27,7 +27,7 @@ pub use entries::{Entries, EntryPosition, First};
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The wait of a client.
-pub struct Waiting {
+pub struct BlockingWait {
     /// The awaited thing.
     pub awaited: AwaitedEvent,
     /// The keys that may hold it.
@@ -62,7 +62,7 @@ pub struct Withdrawal {
     pub request: RefCell<Vec<u8>>,
 }
 
-impl std::fmt::Debug for Waiting {
+impl std::fmt::Debug for BlockingWait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Waiting").field("keys", &self.keys).finish_non_exhaustive()
     }
@@ -89,7 +89,7 @@ fn is_of_wrong_type(reply: &Reply) -> bool {
     }
 }
 
-impl Waiting {
+impl BlockingWait {
     /// Waits, and answers. With `withdrawal`, another process can wait instead: it is then marked as withdrawn, and the
     /// answer is empty.
     pub async fn run(

@@ -40,7 +40,7 @@ use crate::decision::roster::mark::Seal;
 use crate::decision::roster::term::Term;
 use crate::lua::canonical::Canonical;
 use crate::lua::keyspace;
-use crate::lua::program::Program;
+use crate::lua::program::ProgramText;
 use crate::lua::residents::Residents;
 use crate::masters::dial::Dial;
 use crate::masters::dial::{BACKOFF, CONNECT_TIMEOUT, backoff};
@@ -345,7 +345,7 @@ impl Link {
     /// The same, behind the program that the request calls, if the master was not given that yet.
     pub fn send_program(
         &self,
-        program: &Program,
+        program: &ProgramText,
         db: u32,
         request: &[u8],
         waiting: Waiting,
@@ -357,7 +357,7 @@ impl Link {
 
     /// Gives the master a program before it is called for the first time. It is not left to an answer of
     /// `NOSCRIPT`: what is sent after it must find it done.
-    fn load(&self, program: &Program) {
+    fn load(&self, program: &ProgramText) {
         self.keep_in_step();
         if self.state.borrow_mut().has_to_load(program) {
             self.append_words(&[b"SCRIPT", b"LOAD", &program.text], Expected::Load);
@@ -808,7 +808,7 @@ impl State {
     }
 
     /// Whether the master was not given this program yet. From now on it was.
-    fn has_to_load(&mut self, program: &Program) -> bool {
+    fn has_to_load(&mut self, program: &ProgramText) -> bool {
         if self.loaded.contains(&program.sha) {
             return false;
         }

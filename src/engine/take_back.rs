@@ -28,7 +28,7 @@ impl Engine {
     }
 
     /// Sends a call alone, as `master` has done nothing with it when it came
-    /// [together](crate::lua::program::Program::together) with others.
+    /// [together](crate::lua::program::ProgramText::together) with others.
     pub fn has_to_go_alone(self: &Rc<Self>, master: MasterId, waiting: Waiting) {
         self.on_flight(waiting.operation, |flight| {
             if !self.send_once_more(flight, master, waiting.round, Form::Sha) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::flight::Flight;
-use crate::lua::program::Program as Text;
+use crate::lua::program::ProgramText as Text;
 use crate::operation::debts::Note;
 use crate::operation::program::Message;
 use crate::operation::register::Place;

@@ -5,7 +5,7 @@ use sha1_smol::Sha1;
 
 use crate::command::outlook;
 use crate::data::advice::meaning::{goes_through_all_keys, kind_of};
-use crate::lua::program::Program;
+use crate::lua::program::ProgramText;
 use crate::lua::{library_of, text_of};
 use crate::names::kind::LockSign;
 
@@ -31,10 +31,10 @@ impl Meaning {
     fn of(text: Option<&[u8]>, sha: &str) -> Self {
         let kind = text.and_then(kind_of);
         let may_store = |text| {
-            let commands = Program::commands_of(text);
+            let commands = ProgramText::commands_of(text);
             commands.is_none_or(|all| all.iter().any(|name| outlook::stores(name.as_bytes())))
         };
-        let calls = |text| Program::commands_of(text).is_none_or(|all| !all.is_empty());
+        let calls = |text| ProgramText::commands_of(text).is_none_or(|all| !all.is_empty());
         Self {
             kind,
             calls_something: text.is_none_or(calls),

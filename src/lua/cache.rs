@@ -10,7 +10,7 @@ use sha1_smol::Sha1;
 use crate::acl::guard::Guard;
 
 use super::meaning::LockMeaning;
-use super::program::{OfLibrary, Program, ProgramPart, Ttls, shebang, split_shebang};
+use super::program::{OfLibrary, ProgramPart, ProgramText, Ttls, shebang, split_shebang};
 use super::recognise::recognise;
 
 /// A script and what it means. Shared with the operations that run it, which may outlive its place in the cache.
@@ -30,13 +30,13 @@ pub struct Script {
     is_kept: AtomicBool,
     /// Why it is not Lua.
     refused: OnceLock<String>,
-    program: OnceLock<Arc<Program>>,
+    program: OnceLock<Arc<ProgramText>>,
     /// See [`Script::reading_program`].
-    reading: OnceLock<Arc<Program>>,
+    reading: OnceLock<Arc<ProgramText>>,
     /// What it calls, if it names it all; read from the text when a user's rules ask for it.
     commands: OnceLock<Option<Vec<String>>>,
     /// Those for users who may not do everything, the last one used at the end.
-    guarded: Mutex<Vec<(Arc<Guard>, Arc<Program>)>>,
+    guarded: Mutex<Vec<(Arc<Guard>, Arc<ProgramText>)>>,
 }
 
 impl Script {
@@ -148,26 +148,26 @@ impl Script {
     }
 
     /// The text that masters run, made when it is first needed.
-    pub fn program(&self, ttls: Ttls) -> Arc<Program> {
+    pub fn program(&self, ttls: Ttls) -> Arc<ProgramText> {
         let wrap = || Arc::new(self.wrap(ttls, None));
         Arc::clone(self.program.get_or_init(wrap))
     }
 
-    fn wrap(&self, ttls: Ttls, guard: Option<&Guard>) -> Program {
+    fn wrap(&self, ttls: Ttls, guard: Option<&Guard>) -> ProgramText {
         match &self.function {
-            Some(function) => Program::function(&self.text, function, ttls, guard),
-            None => Program::wrap_guarded(&self.text, &self.sha, ttls, guard),
+            Some(function) => ProgramText::function(&self.text, function, ttls, guard),
+            None => ProgramText::wrap_guarded(&self.text, &self.sha, ttls, guard),
         }
     }
 
     /// The same for `EVAL_RO`: masters let nobody take tags off before it runs, so it is done as it reads.
-    pub fn reading_program(&self, ttls: Ttls) -> Arc<Program> {
-        let wrap = || Arc::new(Program::wrap_reading(&self.text, &self.sha, ttls));
+    pub fn reading_program(&self, ttls: Ttls) -> Arc<ProgramText> {
+        let wrap = || Arc::new(ProgramText::wrap_reading(&self.text, &self.sha, ttls));
         Arc::clone(self.reading.get_or_init(wrap))
     }
 
     /// The same, kept to the rules of a user.
-    pub fn guarded_program(&self, ttls: Ttls, guard: &Arc<Guard>) -> Arc<Program> {
+    pub fn guarded_program(&self, ttls: Ttls, guard: &Arc<Guard>) -> Arc<ProgramText> {
         let mut known = self.guarded.lock().unwrap_or_else(PoisonError::into_inner);
         let program = match known.iter().position(|(other, _)| other == guard) {
             Some(at) => known.remove(at).1,
@@ -182,7 +182,7 @@ impl Script {
 
     /// The commands it calls, if it names them all.
     pub fn commands(&self) -> Option<&[String]> {
-        self.commands.get_or_init(|| Program::commands_of(self.code())).as_deref()
+        self.commands.get_or_init(|| ProgramText::commands_of(self.code())).as_deref()
     }
 }
 

@@ -55,7 +55,7 @@ pub use shebang::split_shebang;
 
 /// A text as masters get it.
 #[derive(Debug)]
-pub struct Program {
+pub struct ProgramText {
     /// The whole text.
     pub text: Vec<u8>,
     /// Its SHA1, in hex.
@@ -77,7 +77,7 @@ pub struct Program {
 struct Together {
     /// What it is made of: the client's script.
     script: Option<(Box<[u8]>, Ttls)>,
-    made: OnceLock<Arc<Program>>,
+    made: OnceLock<Arc<ProgramText>>,
 }
 
 /// What is done about times to live.
@@ -119,7 +119,7 @@ pub struct ProgramPart<'a> {
     pub function: Option<&'a OfLibrary>,
 }
 
-impl Program {
+impl ProgramText {
     /// The client's script `text`, whose SHA1 is `sha`.
     pub fn wrap(text: &[u8], sha: &str, ttls: Ttls) -> Self {
         Self::wrap_in(text, sha, ttls, None, false)
@@ -377,7 +377,7 @@ impl Wrapped {
         scan: &Scan<'_>,
         sha: &str,
         ttls: Ttls,
-    ) -> Program {
+    ) -> ProgramText {
         let mut wrapped = shebang.to_vec();
         if text.starts_with(b"\n") {
             wrapped.push(b'\n');
@@ -399,8 +399,8 @@ impl Wrapped {
             .replace("LAST_LINE", &self.lines.to_string())
             .replace("SCRIPT_SHA", &format!("'{sha}'"));
         wrapped.extend_from_slice(after.as_bytes());
-        let program = Program::of(wrapped, shebang.len(), Place::default());
-        Program { name: sha.into(), ..program }
+        let program = ProgramText::of(wrapped, shebang.len(), Place::default());
+        ProgramText { name: sha.into(), ..program }
     }
 
     /// What comes after the client's text.
@@ -746,7 +746,7 @@ mod tests {
         let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
         let users = rules.map(|rules| Users::parse([rules], None).unwrap());
         let guard = users.as_ref().map(|users| users.named(b"alice").unwrap().guard());
-        let program = Program::wrap_guarded(script.as_bytes(), "", ttls, guard.map(|it| &**it));
+        let program = ProgramText::wrap_guarded(script.as_bytes(), "", ttls, guard.map(|it| &**it));
         String::from_utf8(program.text).unwrap()
     }
 

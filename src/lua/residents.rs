@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::program::{Program, Ttls};
+use super::program::{ProgramText, Ttls};
 use super::runner;
 use super::transactions::Databases;
 use crate::decision::quorum::MasterId;
@@ -27,7 +27,7 @@ pub struct Residents {
     /// A master has refused to forget: no place is given up again.
     refused: AtomicBool,
     /// What every proxy with these settings runs all the time.
-    ours: [Arc<Program>; 2],
+    ours: [Arc<ProgramText>; 2],
     places: Mutex<Places>,
 }
 
@@ -44,7 +44,7 @@ struct Places {
 impl Residents {
     /// Without any, for so many masters.
     pub fn new(masters: usize, ttls: Ttls) -> Self {
-        let (transaction, _) = Program::transaction(&[], ttls, None, Databases::One);
+        let (transaction, _) = ProgramText::transaction(&[], ttls, None, Databases::One);
         Self {
             generation: AtomicU64::new(FIRST_GENERATION),
             told: (0..masters).map(|_| AtomicU64::new(FIRST_GENERATION)).collect(),
@@ -55,12 +55,12 @@ impl Residents {
     }
 
     /// The program of a transaction without scripts.
-    pub fn transaction(&self) -> Arc<Program> {
+    pub fn transaction(&self) -> Arc<ProgramText> {
         Arc::clone(&self.ours[1])
     }
 
     /// Who runs `program`, which is about to be run: `None` if it does so itself.
-    pub fn runner_of(&self, program: &Program) -> Option<Arc<Program>> {
+    pub fn runner_of(&self, program: &ProgramText) -> Option<Arc<ProgramText>> {
         if program.place.is_kept_in(self.generation()) {
             return None;
         }
@@ -68,7 +68,7 @@ impl Residents {
         (!has_place).then(|| program.runner())
     }
 
-    fn admit(&self, program: &Program) -> bool {
+    fn admit(&self, program: &ProgramText) -> bool {
         let places = &mut *self.places();
         if !places.shas.contains(&program.sha) {
             // What runs several calls at once is about as long.
@@ -136,7 +136,7 @@ impl Residents {
     }
 
     /// What a master is given again as soon as it has forgotten everything.
-    pub fn ours(&self) -> &[Arc<Program>] {
+    pub fn ours(&self) -> &[Arc<ProgramText>] {
         &self.ours
     }
 
@@ -176,12 +176,12 @@ mod tests {
         Residents::new(3, ttls())
     }
 
-    fn program(number: usize) -> Program {
-        Program::wrap(format!("return {number}").as_bytes(), "", ttls())
+    fn program(number: usize) -> ProgramText {
+        ProgramText::wrap(format!("return {number}").as_bytes(), "", ttls())
     }
 
     /// Whether it has a place after it was run twice.
-    fn settles(residents: &Residents, program: &Program) -> bool {
+    fn settles(residents: &Residents, program: &ProgramText) -> bool {
         assert!(residents.runner_of(program).is_some() && residents.runner_of(program).is_some());
         program.runs();
         residents.runner_of(program).is_none()
@@ -224,7 +224,7 @@ mod tests {
         let residents = residents();
         let large = |number: usize| {
             let text = format!("return {number} -- {}", "x".repeat(MAX_BYTES / 10));
-            Program::wrap(text.as_bytes(), "", ttls())
+            ProgramText::wrap(text.as_bytes(), "", ttls())
         };
         let settled = (0..40).filter(|number| settles(&residents, &large(*number))).count();
         assert_eq!((settled, residents.generation()), (18, 2));

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::program::Program;
+use super::program::ProgramText;
 use super::program::shebang::{self, FLAGS};
 
 /// Runs `ARGV[#ARGV]` in its own place: a tail call leaves no trace where a program looks for the line that failed.
@@ -16,15 +16,15 @@ return assert(loadstring(text, '@user_script'))()
 ";
 
 /// The runner of programs with these flags; one without a shebang is not the one with no flags.
-pub(super) fn with(flags: Option<usize>) -> Arc<Program> {
+pub(super) fn with(flags: Option<usize>) -> Arc<ProgramText> {
     let at = flags.map_or(0, |bits| 1 + bits);
     Arc::clone(&RUNNERS[at])
 }
 
-static RUNNERS: LazyLock<Vec<Arc<Program>>> = LazyLock::new(|| {
+static RUNNERS: LazyLock<Vec<Arc<ProgramText>>> = LazyLock::new(|| {
     let flagged = (0..1 << FLAGS.len()).map(|bits| shebang::spelled(bits) + "\n" + RUN);
     let texts = std::iter::once(RUN.to_owned()).chain(flagged);
-    texts.map(|text| Arc::new(Program::ours(text.into_bytes()))).collect()
+    texts.map(|text| Arc::new(ProgramText::ours(text.into_bytes()))).collect()
 });
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::acl::guard::Guard;
 
 use super::cache::Script;
-use super::program::{Program, Ttls};
+use super::program::{ProgramText, Ttls};
 
 /// How many bytes of texts are remembered; beyond it all are made anew.
 const MAX_BYTES: usize = 4 << 20;
@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct TransactionText {
     /// The text.
-    pub program: Arc<Program>,
+    pub program: Arc<ProgramText>,
     /// First and last line of each script.
     pub places: Arc<[(usize, usize)]>,
 }
@@ -79,13 +79,13 @@ fn text(
     databases: Databases,
 ) -> TransactionText {
     let parts: Vec<_> = scripts.iter().map(|script| script.part()).collect();
-    let (program, places) = Program::transaction(&parts, ttls, guard, databases);
+    let (program, places) = ProgramText::transaction(&parts, ttls, guard, databases);
     TransactionText { program: Arc::new(program), places: places.into() }
 }
 
 /// The program that runs single commands, of a proxy without settings.
 #[cfg(test)]
-pub(crate) fn for_tests() -> Arc<Program> {
+pub(crate) fn for_tests() -> Arc<ProgramText> {
     use crate::decision::lease::pad::Pad;
     let pad = Pad::new(std::time::Duration::from_millis(50), 0.01);
     Transactions::new(Ttls { pad, longest: None }).with(&[], None).program

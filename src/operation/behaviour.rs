@@ -13,7 +13,7 @@ use crate::client::outbox::Order;
 use crate::decision::lease::attempt::Tag;
 use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
-use crate::lua::program::Program as Text;
+use crate::lua::program::ProgramText as Text;
 use crate::metrics::QuestionKind;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;

@@ -117,7 +117,7 @@ pub enum Sent {
     /// As a transaction: so many replies come before the one that counts.
     Parts(usize),
     /// Behind this program, which masters must have before they are asked.
-    Program(Arc<lua::program::Program>),
+    Program(Arc<lua::program::ProgramText>),
     /// Perhaps as one call with others of the same program.
     Together(register::ask::PackMember),
 }

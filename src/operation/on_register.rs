@@ -13,7 +13,7 @@ use sha1_smol::Sha1;
 use super::program::{Call, Program, ProgramShape, Rendering};
 use super::request::{self, Number};
 use crate::acl::guard::Guard;
-use crate::lua::program::{Program as Text, Ttls};
+use crate::lua::program::{ProgramText as Text, Ttls};
 use crate::lua::residents::Residents;
 use crate::lua::{Script, library};
 use crate::resp::reply::Reply;

@@ -32,7 +32,7 @@ use crate::decision::lease::attempt::Stored;
 use crate::decision::quorum::{MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::Script;
-use crate::lua::program::Program as Text;
+use crate::lua::program::ProgramText as Text;
 use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::flat;

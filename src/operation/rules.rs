@@ -10,7 +10,7 @@ use super::register::promises::Registers;
 use crate::decision::lease::claim::Terms;
 use crate::decision::lease::pad::Pad;
 use crate::decision::quorum::Quorum;
-use crate::lua::program::Program;
+use crate::lua::program::ProgramText;
 use crate::time::clock::Instant;
 use crate::time::unix_time::UnixTime;
 
@@ -34,7 +34,7 @@ pub struct Rules {
     /// The registers of this worker.
     pub registers: Rc<Registers>,
     /// The program that runs single commands.
-    pub commands: Arc<Program>,
+    pub commands: Arc<ProgramText>,
     /// What programs are made of that run instead of operations on leases.
     pub texts: Rc<Texts>,
 }

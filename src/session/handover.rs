@@ -16,7 +16,7 @@ use crate::client::registry::Client;
 use crate::client::registry::Peer;
 use crate::context::caller::ReplyMode;
 use crate::context::portable::{Departure, Portable, PortableConnection, SessionState};
-use crate::context::waiting::{Waiting, Withdrawal};
+use crate::context::waiting::{BlockingWait, Withdrawal};
 use crate::context::worker::Worker;
 use crate::resp::reply::Protocol;
 use crate::resp::requests::{Args, Decoder};
@@ -145,7 +145,7 @@ impl Dialogue {
     /// in a previous process counts.
     pub(super) fn suspend(
         &mut self,
-        waiting: &mut Waiting,
+        waiting: &mut BlockingWait,
         args: Args<'_>,
     ) -> Option<Rc<Withdrawal>> {
         let (now, waited) = (clock::now(), std::mem::take(&mut self.waited));

@@ -34,7 +34,7 @@ use crate::context::caller::Caller;
 use crate::context::portable::{OtherEnd, Portable};
 use crate::context::subscriptions::SubscriptionChange;
 use crate::context::transaction::Transaction;
-use crate::context::waiting::Waiting;
+use crate::context::waiting::BlockingWait;
 use crate::context::worker::Worker;
 use crate::engine::sequential::{Aside, Asking};
 use crate::masters::kill::kill_scripts;
@@ -569,7 +569,7 @@ impl Dialogue {
     }
 
     /// Starts to wait. The client's later requests wait until it is answered.
-    fn wait(&mut self, mut waiting: Waiting, args: Args<'_>) -> bool {
+    fn wait(&mut self, mut waiting: BlockingWait, args: Args<'_>) -> bool {
         let worker = Rc::clone(&self.caller.worker);
         let withdrawal = self.suspend(&mut waiting, args);
         let asking = self.asking();

@@ -1,7 +1,7 @@
 //! Rules that are taken away, and what the model then finds.
 
 use redlock_proxy::decision::keyspace::Program;
-use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::keyspace::slot::Slots;
 use redlock_proxy::decision::register::ballot::Ballot;
 
@@ -94,7 +94,7 @@ pub(crate) fn execute(
     slots: &mut Slots<Job>,
     request: &Request<Job>,
     own_us: u64,
-) -> Option<Answer<Job>> {
+) -> Option<MasterAnswer<Job>> {
     let bug = world.bug?;
     let mut request = request.clone();
     let before = slots.clone();
@@ -145,14 +145,14 @@ pub(crate) fn execute(
     }
     let mut answer = request.execute(slots, world.keep, own_us);
     match (bug, &request, &mut answer) {
-        (Bug::AdoptsPastEnds, _, Answer::Promised(sights)) => {
+        (Bug::AdoptsPastEnds, _, MasterAnswer::Promised(sights)) => {
             let open = sights.iter_mut().filter_map(|sight| sight.state.open.as_mut());
             open.for_each(|open| open.until_us = None);
         }
-        (Bug::DeniesBelowTheFloor, _, Answer::Promised(sights)) => {
+        (Bug::DeniesBelowTheFloor, _, MasterAnswer::Promised(sights)) => {
             sights.iter_mut().for_each(|sight| sight.floor = Ballot::NONE);
         }
-        (Bug::StampsOnlyWhatIsWritten, Request::Apply(apply), Answer::Applied(_)) => {
+        (Bug::StampsOnlyWhatIsWritten, Request::Apply(apply), MasterAnswer::Applied(_)) => {
             for key in apply.program.keys() {
                 let slot = slots.of(&key);
                 match &mut slot.state.open {
@@ -162,10 +162,10 @@ pub(crate) fn execute(
                 }
             }
         }
-        (Bug::CountsWhatMissedAFlush, _, Answer::Promised(sights)) => {
+        (Bug::CountsWhatMissedAFlush, _, MasterAnswer::Promised(sights)) => {
             sights.iter_mut().for_each(|sight| sight.flush = 0);
         }
-        (Bug::AdoptsKeysAlone, Request::Prepare(keys, _), Answer::Promised(sights)) => {
+        (Bug::AdoptsKeysAlone, Request::Prepare(keys, _), MasterAnswer::Promised(sights)) => {
             for ((key, _), sight) in keys.iter().zip(sights) {
                 if let Some(open) = &mut sight.state.open {
                     open.group.retain(|(other, _)| other == key);

@@ -2,7 +2,9 @@
 
 use redlock_proxy::decision::keyspace::Program;
 use redlock_proxy::decision::keyspace::flush::Flush;
-use redlock_proxy::decision::keyspace::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
+use redlock_proxy::decision::keyspace::proposer::{
+    MasterAnswer, Outcome, Proposer, Request, Step, Wish,
+};
 use redlock_proxy::decision::keyspace::remains::Over;
 use redlock_proxy::decision::keyspace::remembered::Keep;
 use redlock_proxy::decision::keyspace::slot::{Basis, Slot, Slots};
@@ -389,7 +391,7 @@ impl World {
         let is_heard = is_heard && is_proved;
         let me = &mut state.clients[letter.client];
         let is_of_last = is_heard && me.ended == letter.operation + 1;
-        if let (true, Answer::Applied(_), Request::Apply(apply)) =
+        if let (true, MasterAnswer::Applied(_), Request::Apply(apply)) =
             (is_of_last, &answer, &letter.request)
         {
             let keys = apply.program.keys();
@@ -401,7 +403,7 @@ impl World {
         }
     }
 
-    fn hear(&self, state: &mut State, index: usize, letter: &Letter, answer: Answer<Job>) {
+    fn hear(&self, state: &mut State, index: usize, letter: &Letter, answer: MasterAnswer<Job>) {
         let me = &mut state.clients[letter.client];
         let At::Program(proposer) = &mut me.at else { return };
         let step = proposer.answer(letter.ballot, MasterId::new(index), letter.version, answer);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use redlock_proxy::decision::keyspace::Program as _;
-use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::keyspace::remembered::Remembered;
 use redlock_proxy::decision::keyspace::slot::{
     Adopt, Adopted, Apply, Basis, Open, Ran, Sight, Slot, Slots, State,
@@ -16,7 +16,7 @@ use redlock_proxy::decision::keyspace::slot::{
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
-use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::lua::program::{ProgramText, Ttls};
 use redlock_proxy::operation::register::answer::{self, Said};
 use redlock_proxy::operation::register::{Content, Job, Lease, Place, RegisterReply, ask, stamp};
 
@@ -29,7 +29,7 @@ pub(crate) struct Both {
     _masters: [Master; 2],
     pub(crate) connections: [Raw; 2],
     pub(crate) slots: [Slots<Task>; 2],
-    programs: HashMap<&'static str, Arc<Program>>,
+    programs: HashMap<&'static str, Arc<ProgramText>>,
     /// The highest counter so far.
     pub(crate) counter: u64,
 }
@@ -308,7 +308,7 @@ impl Both {
         };
         if let Said::Lacking(places) = said {
             let mut copy = self.slots[at].clone();
-            prop_assert_eq!(request.execute(&mut copy, KEEP, now_us()), Answer::Adopted);
+            prop_assert_eq!(request.execute(&mut copy, KEEP, now_us()), MasterAnswer::Adopted);
             prop_assert_eq!(places, vec![0]);
             return Ok(());
         }
@@ -317,21 +317,21 @@ impl Both {
             return Err(TestCaseError::fail(format!("{reply:?} instead of {expected:?}")));
         };
         match (expected, answer) {
-            (Answer::Refused(one), Answer::Refused(other)) => {
+            (MasterAnswer::Refused(one), MasterAnswer::Refused(other)) => {
                 prop_assert_eq!(one.promised, other.promised);
                 prop_assert_eq!(one.latest_us.is_some(), other.latest_us.is_some());
                 let latest =
                     (one.latest_us.unwrap_or_default(), other.latest_us.unwrap_or_default());
                 prop_assert!(latest.0.abs_diff(latest.1) < SOON_US, "{latest:?}");
             }
-            (Answer::Adopted, Answer::Adopted) => {}
-            (Answer::Promised(one), Answer::Promised(other)) => {
+            (MasterAnswer::Adopted, MasterAnswer::Adopted) => {}
+            (MasterAnswer::Promised(one), MasterAnswer::Promised(other)) => {
                 prop_assert_eq!(one.len(), other.len());
                 for (one, other) in one.iter().zip(&other) {
                     self.same_sight(one, other)?;
                 }
             }
-            (Answer::Applied(one), Answer::Applied(other)) => same_end(&one, &other)?,
+            (MasterAnswer::Applied(one), MasterAnswer::Applied(other)) => same_end(&one, &other)?,
             (expected, answer) => {
                 return Err(TestCaseError::fail(format!("{answer:?} instead of {expected:?}")));
             }
@@ -382,9 +382,9 @@ impl Both {
         }
     }
 
-    fn program(&mut self, lua: &'static str) -> Arc<Program> {
+    fn program(&mut self, lua: &'static str) -> Arc<ProgramText> {
         let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-        let wrap = || Arc::new(Program::wrap(lua.as_bytes(), "sha", ttls));
+        let wrap = || Arc::new(ProgramText::wrap(lua.as_bytes(), "sha", ttls));
         Arc::clone(self.programs.entry(lua).or_insert_with(wrap))
     }
 

@@ -12,7 +12,7 @@ use redlock_proxy::decision::keyspace::proposer::Outcome;
 use redlock_proxy::decision::keyspace::slot::Basis;
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
-use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::lua::program::{ProgramText, Ttls};
 use redlock_proxy::operation::register::ask::RequestWords;
 use redlock_proxy::operation::register::run::{Run, RunStep, RunWorker, Token};
 use redlock_proxy::operation::register::{Job, Place, RegisterReply, packed};
@@ -55,7 +55,7 @@ struct Event {
 
 struct World {
     addresses: Vec<String>,
-    programs: [Arc<Program>; 3],
+    programs: [Arc<ProgramText>; 3],
     clock: Cell<u64>,
     events: RefCell<Vec<Event>>,
 }
@@ -261,7 +261,7 @@ async fn programs_of_many_clients_run_once_and_in_one_order() {
     let mut rng = Rng::with_seed(seed);
     let masters: Vec<_> = (0..MASTERS).map(|_| Master::start()).collect();
     let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    let program = |lua: &str| Arc::new(Program::wrap(lua.as_bytes(), "sha", ttls));
+    let program = |lua: &str| Arc::new(ProgramText::wrap(lua.as_bytes(), "sha", ttls));
     let world = Rc::new(World {
         addresses: masters.iter().map(Master::address).collect(),
         programs: [program(ONE), program(TWO), program(READ)],

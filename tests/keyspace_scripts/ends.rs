@@ -1,7 +1,7 @@
 //! What a master's own clock has cleaned up.
 
 use bytes::Bytes;
-use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::keyspace::slot::{Refusal, State};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::SLACK_MS;
@@ -47,10 +47,10 @@ async fn a_key_that_was_cleaned_up_counts_as_promised_at_its_end() {
     stamped(&master, clean_ms).await;
     let refused = |counter| {
         let promised = Ballot { epoch: 0, counter, worker: 0 };
-        Said::Answer(Answer::Refused(Refusal { promised, latest_us: None }))
+        Said::Answer(MasterAnswer::Refused(Refusal { promised, latest_us: None }))
     };
     assert_eq!(prepare(&mut raw, end_us - 1).await, refused(end_us));
-    let Said::Answer(Answer::Promised(sights)) = prepare(&mut raw, end_us + 1).await else {
+    let Said::Answer(MasterAnswer::Promised(sights)) = prepare(&mut raw, end_us + 1).await else {
         panic!("a promise")
     };
     assert!(sights[0].is_gone);
@@ -65,7 +65,7 @@ async fn a_key_that_was_lost_before_its_end_is_promised_for_any_higher_ballot() 
     let master = Master::start();
     let mut raw = Raw::connect_resp3(&master.address()).await;
     stamped(&master, now_us() / 1000 + 1_000_000).await;
-    let Said::Answer(Answer::Promised(sights)) = prepare(&mut raw, 6).await else {
+    let Said::Answer(MasterAnswer::Promised(sights)) = prepare(&mut raw, 6).await else {
         panic!("a promise")
     };
     assert!(sights[0].is_gone && sights[0].is_lost(6));
@@ -82,15 +82,15 @@ async fn nothing_is_promised_beyond_the_end_of_what_stays() {
     let clean_ms = now_us() / 1000 + SLACK_MS;
     let end_us = (clean_ms - SLACK_MS) * 1000;
     stamped_until(&master, clean_ms, now_us() + 10_000_000).await;
-    let Said::Answer(Answer::Refused(refusal)) = prepare(&mut raw, end_us).await else {
+    let Said::Answer(MasterAnswer::Refused(refusal)) = prepare(&mut raw, end_us).await else {
         panic!("a refusal")
     };
     let early_us = end_us - refusal.latest_us.expect("a time");
     assert!((1..=10_000_000).contains(&early_us), "{early_us}");
-    let Said::Answer(Answer::Promised(sights)) = prepare(&mut raw, end_us - 1).await else {
+    let Said::Answer(MasterAnswer::Promised(sights)) = prepare(&mut raw, end_us - 1).await else {
         panic!("a promise")
     };
     assert!((1..=10_000_000).contains(&sights[0].state.stays_us), "{sights:?}");
     stamped_until(&master, clean_ms, now_us()).await;
-    assert!(matches!(prepare(&mut raw, end_us).await, Said::Answer(Answer::Promised(_))));
+    assert!(matches!(prepare(&mut raw, end_us).await, Said::Answer(MasterAnswer::Promised(_))));
 }

@@ -1,6 +1,6 @@
 //! How far back stamps remember programs.
 
-use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::register::acceptor::Fate;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
@@ -49,7 +49,7 @@ async fn count(raw: &mut Raw, places: &[Place], counter: u64) {
         let accepted = Ballot { epoch: 0, counter: counter - 1, worker: 1 };
         apply.basis.iter_mut().for_each(|basis| basis.accepted = accepted);
     }
-    let Said::Answer(Answer::Applied(ran)) = run(raw, &request).await else {
+    let Said::Answer(MasterAnswer::Applied(ran)) = run(raw, &request).await else {
         panic!("{counter} has not run");
     };
     assert!(ran.wrote);
@@ -62,7 +62,7 @@ async fn fates(raw: &mut Raw, places: &[Place]) -> Vec<Vec<Fate<RegisterReply>>>
     raw.send(&ask::prepare(&keys, of(LAST + 10), 0).eval()).await;
     let request = Request::Prepare(keys, of(LAST + 10));
     let (reply, frame) = raw.frame().await;
-    let Some(Said::Answer(Answer::Promised(sights))) = said(&request, &frame) else {
+    let Some(Said::Answer(MasterAnswer::Promised(sights))) = said(&request, &frame) else {
         panic!("no promise: {reply:?}");
     };
     let recent = sights.iter().map(|sight| &sight.state.recent);

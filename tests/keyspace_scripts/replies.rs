@@ -1,6 +1,6 @@
 //! What stamps keep of replies, and what answers have of them, compared with what Redis makes of them.
 
-use redlock_proxy::decision::keyspace::proposer::Answer;
+use redlock_proxy::decision::keyspace::proposer::MasterAnswer;
 use redlock_proxy::operation::register::answer::Said;
 use redlock_proxy::operation::register::{RegisterReply, packed};
 
@@ -92,7 +92,7 @@ async fn the_answer_of_a_program_on_one_key_has_its_reply_as_it_is() {
             raw.send(&encode(&["EVAL", &text, "1", "a"])).await;
             let (_, expected) = raw.frame().await;
             master.ask(&["PERSIST", "a"]).await;
-            let Said::Answer(Answer::Applied(ran)) =
+            let Said::Answer(MasterAnswer::Applied(ran)) =
                 run(&mut raw, &apply(&wrap(&text), &keys, now_us, now_us + 1)).await
             else {
                 panic!("{text}");

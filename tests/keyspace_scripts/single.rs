@@ -8,7 +8,7 @@ use redlock_proxy::decision::keyspace::proposer::Request;
 use redlock_proxy::decision::keyspace::slot::{Apply, Basis};
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::lua::program::{ProgramText, Ttls};
 use redlock_proxy::operation::register::answer::{Said, said};
 use redlock_proxy::operation::register::{Job, Place, ask};
 
@@ -22,9 +22,9 @@ pub(crate) async fn start() -> (Master, Raw) {
 }
 
 /// A script whose times to live are as it says.
-pub(crate) fn wrap(text: &str) -> Arc<Program> {
+pub(crate) fn wrap(text: &str) -> Arc<ProgramText> {
     let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    Arc::new(Program::wrap(text.as_bytes(), "sha", ttls))
+    Arc::new(ProgramText::wrap(text.as_bytes(), "sha", ttls))
 }
 
 pub(crate) fn place(key: &str) -> Place {
@@ -33,7 +33,7 @@ pub(crate) fn place(key: &str) -> Place {
 
 /// The first place was accepted under a ballot with the counter `accepted`, the others never.
 pub(crate) fn apply(
-    program: &Arc<Program>,
+    program: &Arc<ProgramText>,
     places: &[Place],
     accepted: u64,
     counter: u64,

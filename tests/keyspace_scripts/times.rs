@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_proxy::decision::keyspace::proposer::Answer;
+use redlock_proxy::decision::keyspace::proposer::MasterAnswer;
 use redlock_proxy::decision::lease::pad::Pad;
-use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::lua::program::{ProgramText, Ttls};
 use redlock_proxy::operation::register;
 use redlock_proxy::operation::register::answer::Said;
 
@@ -45,9 +45,9 @@ impl World {
         let (mut reply, mut accepted) = (String::new(), 0);
         let counters = (0..).map(|step| NOW_US + step);
         for (text, counter) in texts.iter().zip(counters) {
-            let program = Arc::new(Program::wrap(text.as_bytes(), "sha", self.ttls));
+            let program = Arc::new(ProgramText::wrap(text.as_bytes(), "sha", self.ttls));
             let said = run(&mut self.raw, &apply(&program, &[place("a")], accepted, counter)).await;
-            let Said::Answer(Answer::Applied(ran)) = said else { panic!("{text}: {said:?}") };
+            let Said::Answer(MasterAnswer::Applied(ran)) = said else { panic!("{text}: {said:?}") };
             if ran.wrote {
                 accepted = counter;
             }
@@ -108,7 +108,7 @@ async fn what_is_not_as_the_stamp_says_is_not_run_on() {
         for _ in 0..2 {
             let said = run(&mut raw, &request).await;
             assert!(
-                matches!(said, Said::Answer(Answer::Refused(_))),
+                matches!(said, Said::Answer(MasterAnswer::Refused(_))),
                 "{first} {instead:?}: {said:?}"
             );
             master.ask(instead).await;
@@ -133,7 +133,7 @@ async fn a_promise_below_the_floor_or_before_a_flush_runs_nothing() {
         master.ask(&["SET", "redlock-proxy:mark", &format!("1 0;{floor} {flush}")]).await;
         master.ask(&[&b"SET"[..], b"redlock-proxy:s:a", &stamp]).await;
         let said = run(&mut raw, &apply(&push, &[place("a")], 0, NOW_US)).await;
-        let is_refused = matches!(said, Said::Answer(Answer::Refused(_)));
+        let is_refused = matches!(said, Said::Answer(MasterAnswer::Refused(_)));
         assert_eq!(is_refused, length == 0, "floor {floor}, flush {flush}: {said:?}");
         assert_eq!(
             master.ask(&["LLEN", "a"]).await,

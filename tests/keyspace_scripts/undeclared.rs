@@ -1,6 +1,6 @@
 //! Keys that a script uses and does not declare.
 
-use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
 use redlock_proxy::operation::register::answer::Said;
 
 use crate::single::{apply, place, run, start, wrap};
@@ -62,7 +62,7 @@ async fn a_script_stops_at_each_key_that_it_does_not_declare_and_has_changed_not
             places.push(place(key));
         }
         let said = run(&mut raw, &apply(&program, &places, accepted, accepted + 1)).await;
-        assert!(matches!(said, Said::Answer(Answer::Applied(_))), "{text}: {said:?}");
+        assert!(matches!(said, Said::Answer(MasterAnswer::Applied(_))), "{text}: {said:?}");
     }
 }
 
@@ -104,7 +104,7 @@ async fn what_has_written_without_images_ends_with_an_error_and_is_not_run_again
         let mut request = apply(&wrap(text), &[place("a")], 0, 10);
         let Request::Apply(it) = &mut request else { unreachable!("a program") };
         it.program.keys.push("b".into());
-        let Said::Answer(Answer::Applied(ran)) = run(&mut raw, &request).await else {
+        let Said::Answer(MasterAnswer::Applied(ran)) = run(&mut raw, &request).await else {
             panic!("{first}: it has written, and says so");
         };
         assert!(ran.wrote);
@@ -129,7 +129,7 @@ async fn a_script_that_ends_in_another_database_is_stamped_in_its_own() {
     // The first finds no stamp, the second goes the shorter way.
     for (accepted, counter) in [(0, 10), (10, 11), (11, 12)] {
         let said = run(&mut raw, &apply(&program, &[place("a")], accepted, counter)).await;
-        assert!(matches!(said, Said::Answer(Answer::Applied(_))), "{said:?}");
+        assert!(matches!(said, Said::Answer(MasterAnswer::Applied(_))), "{said:?}");
         assert_eq!(master.ask(&["DBSIZE"]).await, crate::support::Reply::Int(2));
     }
 }

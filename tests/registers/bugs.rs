@@ -2,7 +2,7 @@
 
 use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor::{self, Apply, State as Accepted};
-use redlock_proxy::decision::register::proposer::{Answer, Request};
+use redlock_proxy::decision::register::proposer::{MasterAnswer, Request};
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::world::{Increment, Master, Operation, World};
@@ -28,24 +28,27 @@ pub(crate) fn execute(
     stamp: &mut StampOf<Increment>,
     request: &Request<Increment>,
     keep: usize,
-) -> Option<Answer<Increment>> {
+) -> Option<MasterAnswer<Increment>> {
     match (bug, request) {
         (Bug::AdoptsWithTheOldBallot, Request::Adopt(adopt)) if stamp.promised < adopt.next => {
             (stamp.promised, stamp.state) = (adopt.next, adopt.state.clone());
-            Some(Answer::Adopted)
+            Some(MasterAnswer::Adopted)
         }
         (Bug::IgnoresTheExpectedBallot, Request::Apply(apply)) => {
             let apply = Apply { expected: stamp.state.accepted, ..*apply };
-            Some(acceptor::apply(stamp, &apply, keep).map_or_else(Answer::Refused, Answer::Applied))
+            Some(
+                acceptor::apply(stamp, &apply, keep)
+                    .map_or_else(MasterAnswer::Refused, MasterAnswer::Applied),
+            )
         }
         (Bug::BreaksPromises, Request::Adopt(adopt)) => {
             stamp.state = adopt.state.clone();
-            Some(Answer::Adopted)
+            Some(MasterAnswer::Adopted)
         }
         (Bug::BreaksPromises, Request::Apply(apply)) if apply.expected == stamp.state.accepted => {
             let (state, reply) = stamp.state.after(&apply.program, apply.ballot, keep);
             stamp.state = state;
-            Some(Answer::Applied(reply))
+            Some(MasterAnswer::Applied(reply))
         }
         _ => None,
     }

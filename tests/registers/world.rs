@@ -6,7 +6,9 @@ use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor::{self, State as Accepted};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::electorate::OneVersion;
-use redlock_proxy::decision::register::proposer::{Answer, Held, Outcome, Proposer, Request, Step};
+use redlock_proxy::decision::register::proposer::{
+    Held, MasterAnswer, Outcome, Proposer, Request, Step,
+};
 use stateright::{Model, Property};
 
 use crate::bugs::{self, Bug};
@@ -244,17 +246,19 @@ impl World {
         &self,
         stamp: &mut StampOf<Increment>,
         request: &Request<Increment>,
-    ) -> Answer<Increment> {
+    ) -> MasterAnswer<Increment> {
         if let Some(answer) = self.bug.and_then(|bug| bugs::execute(bug, stamp, request, self.keep))
         {
             return answer;
         }
         let answer = match request {
-            Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),
-            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| Answer::Adopted),
-            Request::Apply(apply) => acceptor::apply(stamp, apply, self.keep).map(Answer::Applied),
+            Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
+            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
+            Request::Apply(apply) => {
+                acceptor::apply(stamp, apply, self.keep).map(MasterAnswer::Applied)
+            }
         };
-        answer.unwrap_or_else(Answer::Refused)
+        answer.unwrap_or_else(MasterAnswer::Refused)
     }
 
     fn hear(
@@ -263,7 +267,7 @@ impl World {
         index: usize,
         letter: &Letter,
         credential: u64,
-        answer: Answer<Increment>,
+        answer: MasterAnswer<Increment>,
     ) {
         let me = &mut state.clients[letter.client];
         let Some(proposer) = &mut me.proposer else { return };

@@ -7,7 +7,7 @@ use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor;
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::decision::register::proposer::{Answer, Outcome, Proposer, Request, Step};
+use redlock_proxy::decision::register::proposer::{MasterAnswer, Outcome, Proposer, Request, Step};
 use redlock_proxy::decision::roster::admission::{self, Shown};
 use redlock_proxy::decision::roster::anew::{self, Rests};
 use redlock_proxy::decision::roster::learning::{self, Lesson};
@@ -313,19 +313,21 @@ fn all_speak(voters: &Voters) -> bool {
 
 impl Master {
     /// What the scripts of the roster do.
-    fn answer(&mut self, letter: &Letter) -> Option<Answer<Change>> {
+    fn answer(&mut self, letter: &Letter) -> Option<MasterAnswer<Change>> {
         let is_silent = self.stamp.is_none() && !letter.all_speak;
         let mut stamp = self.stamp.clone().unwrap_or_default();
         let answer = match &letter.request {
             Request::Prepare(_) if is_silent => return None,
-            Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),
-            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| Answer::Adopted),
-            Request::Apply(apply) => acceptor::apply(&mut stamp, apply, KEEP).map(Answer::Applied),
+            Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
+            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
+            Request::Apply(apply) => {
+                acceptor::apply(&mut stamp, apply, KEEP).map(MasterAnswer::Applied)
+            }
         };
         if answer.is_ok() {
             self.stamp = Some(stamp);
         }
-        Some(answer.unwrap_or_else(Answer::Refused))
+        Some(answer.unwrap_or_else(MasterAnswer::Refused))
     }
 
     fn presence(&self, at: usize) -> Presence {

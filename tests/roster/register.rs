@@ -4,7 +4,7 @@ use redlock_proxy::decision::quorum::{MasterId, Quorum};
 use redlock_proxy::decision::register::acceptor::{self, State as Accepted};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::electorate::RegisterElectorate;
-use redlock_proxy::decision::register::proposer::{Answer, Outcome, Proposer, Request, Step};
+use redlock_proxy::decision::register::proposer::{MasterAnswer, Outcome, Proposer, Request, Step};
 use redlock_proxy::decision::register::{StampOf, StateOf};
 use redlock_proxy::decision::roster::roster::{Change, Identity, Presence, Roster};
 use stateright::{Model, Property};
@@ -134,11 +134,11 @@ impl World {
         let shown = Presence { identity: Some(identity), nonce: None, run_id: run_id(at) };
         let stamp = &mut master.stamp;
         let answer = match request {
-            Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),
-            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| Answer::Adopted),
-            Request::Apply(apply) => acceptor::apply(stamp, apply, KEEP).map(Answer::Applied),
+            Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
+            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
+            Request::Apply(apply) => acceptor::apply(stamp, apply, KEEP).map(MasterAnswer::Applied),
         };
-        let answer = answer.unwrap_or_else(Answer::Refused);
+        let answer = answer.unwrap_or_else(MasterAnswer::Refused);
         let proposer = state.proxies[*index].proposer.as_mut()?;
         match proposer.answer(*ballot, MasterId::new(at), shown, answer) {
             Step::Wait | Step::Pause => {}

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{Waiting, is_nothing, is_of_wrong_type};
+use super::{BlockingWait, is_nothing, is_of_wrong_type};
 use crate::catalogue::table::Nothing;
 use crate::client::outbox::Target;
 use crate::context::worker::Worker;
@@ -52,7 +52,7 @@ impl Entries {
     /// Tries once. Returns entries, nothing, or an error.
     pub(super) async fn attempt(
         &self,
-        waiting: &Waiting,
+        waiting: &BlockingWait,
         asking: &Asking,
         target: &Target,
     ) -> Reply {
@@ -81,7 +81,7 @@ impl Entries {
     }
 
     /// Replaces every `$` by an id. Returns whether there were any.
-    async fn resolve(&self, waiting: &Waiting, asking: &Asking) -> Result<bool, Reply> {
+    async fn resolve(&self, waiting: &BlockingWait, asking: &Asking) -> Result<bool, Reply> {
         let ids = self.ids.borrow().clone();
         let mut has_any = false;
         for (at, key) in waiting.keys.iter().enumerate() {
@@ -101,7 +101,7 @@ impl Entries {
     }
 
     /// Whether one of the streams may hold another value than before.
-    pub(super) async fn have_changed(&self, waiting: &Waiting, worker: &Worker) -> bool {
+    pub(super) async fn have_changed(&self, waiting: &BlockingWait, worker: &Worker) -> bool {
         let engine = worker.engine();
         let mut have_changed = false;
         for (at, key) in waiting.keys.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Meaning of a script for locks, as far as its text shows.
 
-use crate::lua::program::Program;
+use crate::lua::program::ProgramText;
 use crate::lua::{LockMeaning, recognise};
 use crate::names::kind::LockSign;
 use crate::resp::word::is;
@@ -24,7 +24,7 @@ pub fn kind_of(text: &[u8]) -> Option<LockSign> {
 /// Whether a script calls only commands of locks, and takes something with a TTL only if it is free, as Redisson's and
 /// node-redlock's do. A counter (`INCR`), a cache (`SETEX`) and a queue (`RPOP`) do more.
 fn looks_like_a_lock(text: &[u8]) -> bool {
-    let Some(commands) = Program::commands_of(text) else { return false };
+    let Some(commands) = ProgramText::commands_of(text) else { return false };
     let commands: Vec<_> = commands.iter().map(|name| name.to_ascii_lowercase()).collect();
     let calls = |names: &[&str]| commands.iter().any(|name| names.contains(&name.as_str()));
     let has_word = |words: [&str; 2]| text.windows(4).any(|quoted| is(quoted, &words));

@@ -18,7 +18,7 @@ use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 use attempts::Attempts;
-pub use messages::{Answer, Outcome, Request, Step, Wish};
+pub use messages::{MasterAnswer, Outcome, Request, Step, Wish};
 
 /// State of one operation in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -187,9 +187,9 @@ impl<P: Program> Proposer<P> {
         ballot: Ballot,
         master: MasterId,
         version: u64,
-        answer: Answer<P>,
+        answer: MasterAnswer<P>,
     ) -> Step<P> {
-        if let Answer::Refused(Refusal { promised, .. }) = &answer
+        if let MasterAnswer::Refused(Refusal { promised, .. }) = &answer
             && *promised != Ballot::NONE
         {
             self.never_runs(ballot, master);
@@ -198,10 +198,10 @@ impl<P: Program> Proposer<P> {
             return Step::Wait;
         }
         match answer {
-            Answer::Promised(sights) => self.promised(master, sights),
-            Answer::Adopted => self.adopted(master),
-            Answer::Applied(ran) => self.applied(master, ran),
-            Answer::Refused(refusal) => self.refused(master, refusal),
+            MasterAnswer::Promised(sights) => self.promised(master, sights),
+            MasterAnswer::Adopted => self.adopted(master),
+            MasterAnswer::Applied(ran) => self.applied(master, ran),
+            MasterAnswer::Refused(refusal) => self.refused(master, refusal),
         }
     }
 

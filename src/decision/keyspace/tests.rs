@@ -3,7 +3,7 @@
 mod ends;
 
 use super::copying::Given;
-use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
+use super::proposer::{MasterAnswer, Outcome, Proposer, Request, Step, Wish};
 use super::remains::Over;
 use super::remembered::{Keep, Remembered};
 use super::settle::{Contested, Copied, Finding, copy, settle};
@@ -80,7 +80,7 @@ fn start(worker: u64, wish: Wish<Count>, now_us: u64) -> (Proposer<Count>, Reque
     Proposer::new(Quorum::of(3), worker, 1, wish, now_us)
 }
 
-fn execute(slots: &mut Slots<Count>, request: &Request<Count>) -> Answer<Count> {
+fn execute(slots: &mut Slots<Count>, request: &Request<Count>) -> MasterAnswer<Count> {
     request.execute(slots, KEEP, OWN_US)
 }
 
@@ -184,7 +184,7 @@ fn who_has_written_nothing_where_others_have_is_not_counted() {
         let ballot = proposer.ballot().expect("a round");
         let mut steps = order.map(|at| {
             let mut answer = execute(&mut masters[at], &apply);
-            if let (0, Answer::Applied(ran)) = (at, &mut answer) {
+            if let (0, MasterAnswer::Applied(ran)) = (at, &mut answer) {
                 (ran.wrote, ran.is_promised) = (false, false);
             }
             proposer.answer(ballot, MasterId::new(at), 1, answer)
@@ -535,9 +535,9 @@ fn a_dropped_stamp_keeps_out_what_is_late() {
     let promised = masters[0].get(&'a').promised;
     assert!(masters[0].forget(&'a', accepted, OWN_US));
     assert_eq!(masters[0].floor().counter, promised.counter);
-    assert!(matches!(execute(&mut masters[0], &late), Answer::Refused(_)));
+    assert!(matches!(execute(&mut masters[0], &late), MasterAnswer::Refused(_)));
     let other = Request::Prepare(vec![('b', 0)], Ballot { counter: 150, ..promised });
-    assert!(matches!(execute(&mut masters[0], &other), Answer::Refused(_)), "any key");
+    assert!(matches!(execute(&mut masters[0], &other), MasterAnswer::Refused(_)), "any key");
 }
 
 /// Returns the result that a worker gets when it asks again after many programs of others, and the final value. Its own
@@ -862,7 +862,7 @@ fn a_program_on_several_keys_is_sent_around_who_can_do_nothing() {
     let (mut proposer, prepare) = start(2, count("ab"), 20);
     let ballot = proposer.ballot().expect("a round");
     assert_eq!(hear(OWN_US, &mut proposer, &mut masters, &[0, 1], &prepare), Step::Wait);
-    let unable = Answer::Refused(Refusal::UNTOLD);
+    let unable = MasterAnswer::Refused(Refusal::UNTOLD);
     let step = proposer.answer(ballot, MasterId::new(2), 1, unable);
     assert!(matches!(step, Step::Send(Request::Apply(_))), "the others hold the same: {step:?}");
 }
@@ -873,7 +873,7 @@ fn a_program_on_several_keys_is_not_sent_around_who_could_do_nothing_and_promise
     run(start(1, count("b"), 10), &mut masters, &[0, 2]);
     let (mut proposer, prepare) = start(2, count("ab"), 20);
     let ballot = proposer.ballot().expect("a round");
-    proposer.answer(ballot, MasterId::new(2), 1, Answer::Refused(Refusal::UNTOLD));
+    proposer.answer(ballot, MasterId::new(2), 1, MasterAnswer::Refused(Refusal::UNTOLD));
     let step = hear(OWN_US, &mut proposer, &mut masters, &[0, 1], &prepare);
     let Step::Send(adopt) = step else { panic!("one of two holds what was decided: {step:?}") };
     let (mut other, promise) = start(3, read("b"), 30);
@@ -1064,6 +1064,6 @@ fn a_promise_that_was_given_before_a_flush_is_worth_nothing_after_it() {
         panic!("both show the same");
     };
     masters[0].flush(100);
-    assert!(matches!(execute(&mut masters[0], &apply), Answer::Refused(_)));
-    assert!(matches!(execute(&mut masters[1], &apply), Answer::Applied(_)));
+    assert!(matches!(execute(&mut masters[0], &apply), MasterAnswer::Refused(_)));
+    assert!(matches!(execute(&mut masters[1], &apply), MasterAnswer::Applied(_)));
 }

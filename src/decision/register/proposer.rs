@@ -22,7 +22,7 @@ pub enum Request<P: Program> {
 
 /// One master's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Answer<P: Program> {
+pub enum MasterAnswer<P: Program> {
     /// The master promised the ballot, and holds this state.
     Promised(StateOf<P>),
     /// The master accepted the state.
@@ -177,16 +177,16 @@ where
         ballot: Ballot,
         master: MasterId,
         credential: E::Credential,
-        answer: Answer<P>,
+        answer: MasterAnswer<P>,
     ) -> Step<P> {
         if self.ballot() != Some(ballot) {
             return Step::Wait;
         }
         match answer {
-            Answer::Promised(state) => self.promised(master, credential, state),
-            Answer::Adopted => self.adopted(master, credential),
-            Answer::Applied(reply) => self.applied(master, credential, reply),
-            Answer::Refused(refusal) => self.refused(master, refusal),
+            MasterAnswer::Promised(state) => self.promised(master, credential, state),
+            MasterAnswer::Adopted => self.adopted(master, credential),
+            MasterAnswer::Applied(reply) => self.applied(master, credential, reply),
+            MasterAnswer::Refused(refusal) => self.refused(master, refusal),
         }
     }
 
@@ -396,7 +396,7 @@ mod tests {
         let ballot = Ballot { epoch: 3, counter: 100, worker: 7 };
         assert_eq!(request, Request::Prepare(ballot), "it outbids what was promised before");
         let mut promise = |master, state| {
-            worker.answer(ballot, MasterId::new(master), (), Answer::Promised(state))
+            worker.answer(ballot, MasterId::new(master), (), MasterAnswer::Promised(state))
         };
         assert_eq!(promise(2, state(200, 900)), Step::Wait);
         assert_eq!(promise(0, state(1, 5)), Step::Wait, "it does not count for the newer one");
@@ -415,13 +415,13 @@ mod tests {
         Worker::new(Quorum::of(3), 7, VERSION, program, 100)
     }
 
-    fn execute(stamp: &mut Stamp<u8, u8>, request: &Request<Increment>) -> Answer<Increment> {
+    fn execute(stamp: &mut Stamp<u8, u8>, request: &Request<Increment>) -> MasterAnswer<Increment> {
         let answer = match request {
-            Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),
-            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| Answer::Adopted),
-            Request::Apply(apply) => acceptor::apply(stamp, apply, 2).map(Answer::Applied),
+            Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
+            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
+            Request::Apply(apply) => acceptor::apply(stamp, apply, 2).map(MasterAnswer::Applied),
         };
-        answer.unwrap_or_else(Answer::Refused)
+        answer.unwrap_or_else(MasterAnswer::Refused)
     }
 
     /// Sends a request to some masters, and returns the last step.
@@ -499,7 +499,7 @@ mod tests {
         let (mut worker, request) = start(None);
         let Request::Prepare(ballot) = request else { panic!("a prepare comes first") };
         for at in 0..3 {
-            let promise = Answer::Promised(StateOf::<Increment>::default());
+            let promise = MasterAnswer::Promised(StateOf::<Increment>::default());
             assert_eq!(worker.answer(ballot, MasterId::new(at), 2, promise), Step::Wait);
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Expected, Link, State, Waiting};
 use crate::decision::roster::term::Term;
-use crate::lua::program::Program;
+use crate::lua::program::ProgramText;
 use crate::operation::Heard;
 use crate::operation::register::ask::PackMember;
 use crate::operation::request::{self, Number};
@@ -28,7 +28,7 @@ const AGAIN: &[u8] = b"$5\r\nagain\r\n";
 /// Calls that wait to be written.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    program: Arc<Program>,
+    program: Arc<ProgramText>,
     /// The request of the first, if it stays the only one.
     alone: Vec<u8>,
     keys: Vec<Vec<u8>>,
@@ -52,7 +52,7 @@ impl Gathered {
     }
 
     /// Appends them as one call of this program.
-    fn encode(&self, program: &Program, out: &mut Vec<u8>) {
+    fn encode(&self, program: &ProgramText, out: &mut Vec<u8>) {
         request::header(out, 4 + self.keys.len() * (1 + self.width));
         request::word(out, b"EVALSHA");
         request::word(out, program.sha.as_bytes());
@@ -182,12 +182,12 @@ mod tests {
     use crate::decision::lease::pad::Pad;
     use crate::lua::program::Ttls;
 
-    fn program() -> Arc<Program> {
+    fn program() -> Arc<ProgramText> {
         let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-        Arc::new(Program::wrap(b"return redis.call('incr', KEYS[1])", "", ttls))
+        Arc::new(ProgramText::wrap(b"return redis.call('incr', KEYS[1])", "", ttls))
     }
 
-    fn member(program: &Arc<Program>, key: &str) -> PackMember {
+    fn member(program: &Arc<ProgramText>, key: &str) -> PackMember {
         let (program, key, argv) = (Arc::clone(program), key.into(), b"word".to_vec());
         PackMember { program, key, argv, width: 1, how: b"00000rw".to_vec() }
     }

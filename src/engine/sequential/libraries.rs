@@ -16,7 +16,7 @@ use crate::client::outbox::Target;
 use crate::engine::Engine;
 use crate::lua::Script;
 use crate::lua::library::{Function, Library, Text};
-use crate::lua::program::Program as Wrapped;
+use crate::lua::program::ProgramText as Wrapped;
 use crate::operation::load::{self, Load};
 use crate::operation::on_register::RegisterChange;
 use crate::operation::program::{Call, Program, ProgramShape, Rendering};

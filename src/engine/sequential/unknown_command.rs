@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use super::Asking;
 use crate::catalogue::error;
 use crate::catalogue::table::Nothing;
-use crate::lua::program::{self, Program as Text};
+use crate::lua::program::{self, ProgramText as Text};
 use crate::operation::program::{Call, Program, ProgramShape, Rendering};
 use crate::operation::verbatim_read::Query;
 use crate::operation::{Kind, Operation, request, verdict};

@@ -11,7 +11,7 @@ use redis::{Cmd, RedisResult, Value};
 use crate::catalogue::reserved::{MARK, ROSTER};
 use crate::decision::register::acceptor::{Refusal, State};
 use crate::decision::register::ballot::Ballot;
-use crate::decision::register::proposer::{Answer, Request};
+use crate::decision::register::proposer::{MasterAnswer, Request};
 use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Accepted, Change, Presence};
 
@@ -21,7 +21,7 @@ pub struct AcceptorAnswer {
     /// The master's identity as it shows it.
     pub presence: Presence,
     /// The answer about the roster; `None` if the master knows no roster.
-    pub answer: Option<Answer<Change>>,
+    pub answer: Option<MasterAnswer<Change>>,
 }
 
 /// Returns the script call that carries out `request`.
@@ -64,15 +64,17 @@ pub fn said(
     let presence = presence(mark, run_id);
     let answer = match how.as_str() {
         "silent" => None,
-        "refused" => Some(Answer::Refused(Refusal {
+        "refused" => Some(MasterAnswer::Refused(Refusal {
             promised: ballot(promised)?,
             accepted: ballot(accepted)?,
         })),
         "done" => Some(match request {
-            Request::Prepare(_) if state.is_empty() => Answer::Promised(State::default()),
-            Request::Prepare(_) => Answer::Promised(parse_state(state).ok_or_else(malformed)?),
-            Request::Adopt(_) => Answer::Adopted,
-            Request::Apply(_) => Answer::Applied(reply),
+            Request::Prepare(_) if state.is_empty() => MasterAnswer::Promised(State::default()),
+            Request::Prepare(_) => {
+                MasterAnswer::Promised(parse_state(state).ok_or_else(malformed)?)
+            }
+            Request::Adopt(_) => MasterAnswer::Adopted,
+            Request::Apply(_) => MasterAnswer::Applied(reply),
         }),
         _ => return Err(malformed()),
     };

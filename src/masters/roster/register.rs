@@ -149,7 +149,7 @@ impl<D: Dial> Register<'_, D> {
         while let Ok(Some((master, said))) = tokio::time::timeout_at(deadline, answers.next()).await
         {
             let Some(AcceptorAnswer { presence, answer: Some(answer) }) = said else { continue };
-            if let crate::decision::register::proposer::Answer::Promised(state) = &answer {
+            if let crate::decision::register::proposer::MasterAnswer::Promised(state) = &answer {
                 known.insert(state.accepted, state.clone());
             }
             match proposer.answer(ballot, master, presence, answer) {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::stamp::{parse_ballot, parse_head, parse_lease, parse_with_floor};
 use super::{Job, Place, RegisterReply};
-use crate::decision::keyspace::proposer::{Answer, Request};
+use crate::decision::keyspace::proposer::{MasterAnswer, Request};
 use crate::decision::keyspace::slot::{Ran, Refusal, Sight};
 use crate::decision::register::ballot::Ballot;
 use crate::operation::program::Message;
@@ -16,7 +16,7 @@ use crate::resp::flat;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// It counts for the decision.
-    Answer(Answer<Job>),
+    Answer(MasterAnswer<Job>),
     /// It lacks what these states hold, by their places in the request.
     Lacking(Vec<usize>),
     /// The program uses this key, too, and has written nothing.
@@ -31,23 +31,23 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
         return Some(Said::Failed(Bytes::copy_from_slice(frame)));
     }
     if let (Request::Apply(_), Some(ran)) = (request, bare(frame)) {
-        return Some(Said::Answer(Answer::Applied(ran)));
+        return Some(Said::Answer(MasterAnswer::Applied(ran)));
     }
     let items = flat::items(frame)?;
     let (how, rest) = items.split_first()?;
     let answer = match (flat::bulk(how)?, request) {
-        (b"refused", _) => Answer::Refused(refusal(rest)?),
+        (b"refused", _) => MasterAnswer::Refused(refusal(rest)?),
         (b"promised", Request::Prepare(keys, _)) if rest.len() == keys.len() => {
             let sights = rest.iter().zip(keys).map(|(shown, (place, _))| sight(shown, place));
-            Answer::Promised(sights.collect::<Option<_>>()?)
+            MasterAnswer::Promised(sights.collect::<Option<_>>()?)
         }
-        (b"adopted", Request::Adopt(_)) => Answer::Adopted,
+        (b"adopted", Request::Adopt(_)) => MasterAnswer::Adopted,
         (b"lacking", Request::Adopt(_)) => {
             let at = rest.iter().map(|at| usize::try_from(flat::int(at)? - 1).ok());
             return Some(Said::Lacking(at.collect::<Option<_>>()?));
         }
         (b"missing", Request::Apply(_)) => return Some(Said::Missing(place(rest)?)),
-        (how, Request::Apply(_)) => Answer::Applied(applied(how, rest)?),
+        (how, Request::Apply(_)) => MasterAnswer::Applied(applied(how, rest)?),
         _ => return None,
     };
     Some(Said::Answer(answer))

@@ -9,7 +9,7 @@ use super::{Job, Place};
 use crate::decision::keyspace::slot::{Adopt, Adopted, Apply, Basis};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::keyspace::{ADOPT, CLOSE, FETCH, FLUSH, FORGET, HEADS, PREPARE, Text};
-use crate::lua::program::Program;
+use crate::lua::program::ProgramText;
 use crate::operation::request::{self, Form};
 
 /// A request to a master.
@@ -26,7 +26,7 @@ pub struct RequestWords {
 #[derive(Debug)]
 pub struct PackMember {
     /// The program of each of them.
-    pub program: Arc<Program>,
+    pub program: Arc<ProgramText>,
     /// The one key, encoded.
     pub key: Vec<u8>,
     /// Its arguments and the word behind them, encoded.
@@ -46,7 +46,7 @@ enum Source {
     /// A script of ours.
     Ours(&'static Text),
     /// A script of a client, in its frame.
-    Program(Arc<Program>),
+    Program(Arc<ProgramText>),
 }
 
 /// Returns the call that promises `ballot` for `keys` on a connection with database `db`, after the flushes that go with
@@ -206,7 +206,7 @@ impl RequestWords {
     }
 
     /// The program that masters must have before they are asked, if it is one.
-    pub fn text(&self) -> Option<&Arc<Program>> {
+    pub fn text(&self) -> Option<&Arc<ProgramText>> {
         match &self.script {
             Source::Program(program) => Some(program),
             Source::Ours(_) => None,

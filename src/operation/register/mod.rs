@@ -78,9 +78,9 @@ pub enum RegisterReply {
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The script, wrapped for registers.
-    pub program: Arc<lua::program::Program>,
+    pub program: Arc<lua::program::ProgramText>,
     /// Who runs it on masters that do not keep it.
-    pub runner: Option<Arc<lua::program::Program>>,
+    pub runner: Option<Arc<lua::program::ProgramText>>,
     /// The database that is selected.
     pub db: u16,
     /// Whether it must not write.

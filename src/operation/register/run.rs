@@ -9,7 +9,7 @@ use super::answer::{self, Said};
 use super::ask::{self, RequestWords};
 use super::replies::{self, Replies};
 use super::{Job, Lease, Place, RegisterReply, are_too_many, decided};
-use crate::decision::keyspace::proposer::{self, Answer, Outcome, Proposer, Request, Wish};
+use crate::decision::keyspace::proposer::{self, MasterAnswer, Outcome, Proposer, Request, Wish};
 use crate::decision::keyspace::remains::Over;
 use crate::decision::keyspace::slot::{Basis, Refusal};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
@@ -226,9 +226,9 @@ impl Run {
     }
 
     /// Notes what a master has done, which is so whether it still decides anything or not.
-    fn note(&mut self, master: MasterId, answer: &Answer<Job>) {
+    fn note(&mut self, master: MasterId, answer: &MasterAnswer<Job>) {
         match answer {
-            Answer::Applied(ran) => {
+            MasterAnswer::Applied(ran) => {
                 self.wrote |= ran.wrote;
                 self.ran_on.insert(master);
                 if ran.wrote {
@@ -236,9 +236,9 @@ impl Run {
                 }
                 self.replies.add(&ran.reply);
             }
-            Answer::Refused(_) => self.refused.insert(master),
-            Answer::Adopted => self.copying.adopted.insert(master),
-            Answer::Promised(_) => {}
+            MasterAnswer::Refused(_) => self.refused.insert(master),
+            MasterAnswer::Adopted => self.copying.adopted.insert(master),
+            MasterAnswer::Promised(_) => {}
         }
     }
 
@@ -266,7 +266,7 @@ impl Run {
         if answer::is_missing(frame) {
             self.proposer.stops(*ballot, master);
         } else if let Some(refusal) = answer::refused(frame) {
-            let refused = Answer::Refused(refusal);
+            let refused = MasterAnswer::Refused(refusal);
             self.proposer.answer(*ballot, master, self.worker.version, refused);
         } else if let Some(reply) = answer::replied(frame) {
             self.heard.push((*ballot, reply));
@@ -479,7 +479,7 @@ impl Run {
         agreed.map_or(RunStep::Wait, |reply| RunStep::Done(Outcome::Ran(reply)))
     }
 
-    fn tell(&mut self, master: MasterId, answer: Answer<Job>) -> RunStep {
+    fn tell(&mut self, master: MasterId, answer: MasterAnswer<Job>) -> RunStep {
         let Some(ballot) = self.proposer.ballot() else { return RunStep::Wait };
         let step = self.proposer.answer(ballot, master, self.worker.version, answer);
         self.step(step)
@@ -626,7 +626,7 @@ impl Run {
         if self.is_failing() {
             return self.fail();
         }
-        self.tell(master, Answer::Refused(Refusal::UNTOLD))
+        self.tell(master, MasterAnswer::Refused(Refusal::UNTOLD))
     }
 
     /// One of those answers that are only waited for because they may all have refused.
@@ -634,7 +634,9 @@ impl Run {
         match said {
             Some(Said::Failed(error)) => return self.has_failed(master, error),
             Some(Said::Missing(_)) => self.stops(master),
-            Some(Said::Answer(Answer::Refused(refusal))) if refusal.promised != Ballot::NONE => {
+            Some(Said::Answer(MasterAnswer::Refused(refusal)))
+                if refusal.promised != Ballot::NONE =>
+            {
                 self.never_runs(master);
             }
             _ => {}
@@ -680,8 +682,8 @@ impl Run {
 }
 
 /// The answer of a master whose clock is ahead: leases beside stamps end by ours.
-fn by_our_clock(mut answer: Answer<Job>, ahead_ms: i64) -> Answer<Job> {
-    if let Answer::Promised(sights) = &mut answer {
+fn by_our_clock(mut answer: MasterAnswer<Job>, ahead_ms: i64) -> MasterAnswer<Job> {
+    if let MasterAnswer::Promised(sights) = &mut answer {
         let leases = sights.iter_mut().filter_map(|sight| sight.lease.as_mut());
         leases.for_each(|lease| lease.ahead_ms = ahead_ms);
     }

@@ -20,7 +20,7 @@ pub enum Request<P: Program> {
 
 /// One master's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Answer<P: Program> {
+pub enum MasterAnswer<P: Program> {
     /// The master promised the ballot, and the keys hold this.
     Promised(Vec<Sight<P>>),
     /// The master accepted the states.
@@ -72,17 +72,17 @@ pub enum Wish<P: Program> {
 impl<P: Runs> Request<P> {
     /// Executes the request as a master does at `own_us` on its own clock, remembering as many programs of each key as
     /// `keep` allows.
-    pub fn execute(&self, slots: &mut Slots<P>, keep: Keep, own_us: u64) -> Answer<P> {
+    pub fn execute(&self, slots: &mut Slots<P>, keep: Keep, own_us: u64) -> MasterAnswer<P> {
         let answer = match self {
             Self::Prepare(keys, ballot) => {
                 let met = keys.iter().map(|(_, met)| *met).max().unwrap_or_default();
                 let keys: Vec<_> = keys.iter().map(|(key, _)| key.clone()).collect();
-                slots.prepare(&keys, *ballot, met, own_us).map(Answer::Promised)
+                slots.prepare(&keys, *ballot, met, own_us).map(MasterAnswer::Promised)
             }
-            Self::Adopt(adopt) => slots.adopt(adopt, own_us).map(|()| Answer::Adopted),
-            Self::Apply(apply) => slots.apply(apply, keep, own_us).map(Answer::Applied),
+            Self::Adopt(adopt) => slots.adopt(adopt, own_us).map(|()| MasterAnswer::Adopted),
+            Self::Apply(apply) => slots.apply(apply, keep, own_us).map(MasterAnswer::Applied),
         };
-        answer.unwrap_or_else(Answer::Refused)
+        answer.unwrap_or_else(MasterAnswer::Refused)
     }
 }
 

@@ -10,7 +10,7 @@ use super::page::{malformed, read_mark};
 use super::{Copying, Source};
 use crate::decision::keyspace::copying::{Given, known, unknown};
 use crate::decision::keyspace::early::Early;
-use crate::decision::keyspace::proposer::{Answer, Request};
+use crate::decision::keyspace::proposer::{MasterAnswer, Request};
 use crate::decision::keyspace::settle::{Contested, Copied, copy};
 use crate::decision::keyspace::slot::{Adopt, Adopted, Sight, State};
 use crate::decision::register::ballot::Ballot;
@@ -204,8 +204,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             for said in self.ask_all(db, &request, &ask::prepare(&asked, ballot, db as u16)).await?
             {
                 match said {
-                    Said::Answer(Answer::Promised(sights)) => promises.push(sights),
-                    Said::Answer(Answer::Refused(refusal)) => {
+                    Said::Answer(MasterAnswer::Promised(sights)) => promises.push(sights),
+                    Said::Answer(MasterAnswer::Refused(refusal)) => {
                         highest = highest.max(refusal.promised);
                         Early::hear(&mut early, refusal);
                     }
@@ -313,7 +313,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         for _ in 0..2 {
             let said = self.ask_all(db, &request, &ask::adopt(&adopt, &held, db as u16)).await?;
             for (adopted, said) in adopted.iter_mut().zip(&said) {
-                *adopted |= *said == Said::Answer(Answer::Adopted);
+                *adopted |= *said == Said::Answer(MasterAnswer::Adopted);
             }
             let lacks = |said: &Said| matches!(said, Said::Lacking(_));
             if !said.iter().any(lacks) {
