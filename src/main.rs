@@ -18,9 +18,10 @@ use redlock_proxy::cli::dev::LocalMasters;
 use redlock_proxy::cli::logging::{self, Log};
 use redlock_proxy::cli::reload::{ReadSettings, Reload};
 use redlock_proxy::cli::{check, health, settle, signals, upgrade};
-use redlock_proxy::config::typed::{
-    self, Action, Cli, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs, Typed,
+use redlock_proxy::config::command_line::{
+    self, Action, Cli, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs,
 };
+use redlock_proxy::config::typed::Typed;
 use redlock_proxy::config::{InvalidSetting, Learning, LogFormat, MasterAddr, Settings};
 use redlock_proxy::context::shared::{Certificates, Shared};
 use redlock_proxy::data::upstream::Upstream;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
             say(&help.render().to_string());
             return ExitCode::SUCCESS;
         }
-        Err(wrong) => return Failure::usage(typed::one_sentence(&wrong)).report(),
+        Err(wrong) => return Failure::usage(command_line::one_sentence(&wrong)).report(),
     };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -117,10 +118,10 @@ fn certificates(settings: &Settings) -> Result<Certificates, Failure> {
 
 fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let Some(Action::Dev(args)) = &cli.action else { return Ok(()) };
-    let bound = if typed.admin.is_none() { Some(bind_dev_admin()?) } else { None };
+    let bound = if !typed.has("admin") { Some(bind_dev_admin()?) } else { None };
     let admin = bound.as_ref().map(|(at, _)| at.clone());
     let count = args.masters.into();
-    let needs_data = typed.data.as_ref().is_none_or(|data| data.is_empty());
+    let needs_data = typed.given("data").is_none();
     // Every problem with the settings is reported before a process is started.
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
     let (checked, log_format) =
@@ -169,16 +170,17 @@ fn dev_settings(
     data: &str,
     masters: Vec<MasterAddr>,
 ) -> Result<(Settings, LogFormat), String> {
-    let mut typed = cli.settings().map_err(|why| why.to_string())?;
+    let typed = cli.settings().map_err(|why| why.to_string())?;
+    let mut typed = Typed::of("allow-flush", "true").or(typed);
     if let Some(Action::Dev(DevArgs { listen: Some(listen), .. })) = &cli.action {
-        typed.listen = Some(listen.clone());
+        typed = Typed::of("listen", listen).or(typed);
     }
-    typed.allow_flush = Some("true".into());
-    if typed.data.as_ref().is_none_or(|data| data.is_empty()) {
-        typed.data = Some(data.into());
-        typed.lock_keys.get_or_insert_with(|| vec!["lock:*".into()]);
+    if typed.given("data").is_none() {
+        typed = Typed::of("data", data).or(typed).or(Typed::of("lock-keys", "lock:*"));
     }
-    typed.admin = typed.admin.or_else(|| admin.map(Into::into));
+    if let Some(admin) = admin {
+        typed = typed.or(Typed::of("admin", admin));
+    }
     understood(&typed, |typed| Settings::with_own_masters(typed, masters.clone()))
 }
 
@@ -223,7 +225,7 @@ fn settle_key(typed: &Typed, args: &SettleArgs) -> Result<(), Failure> {
 
 fn learn(typed: &Typed, args: &LearnArgs) -> Result<(), Failure> {
     let Learning { settings, span } =
-        Learning::from_typed(typed, &args.span).map_err(Failure::usage)?;
+        Learning::from_typed(typed, args.span.as_deref()).map_err(Failure::usage)?;
     let log_format = LogFormat::from_typed(typed).map_err(Failure::usage)?;
     let certificates = certificates(&settings)?;
     let Some(data) = &settings.data else { return Ok(()) };
@@ -257,17 +259,15 @@ fn learn(typed: &Typed, args: &LearnArgs) -> Result<(), Failure> {
 }
 
 fn check_health(typed: &Typed, args: &HealthArgs) -> Result<(), Failure> {
-    let place = match (&args.connect, typed.listen.as_deref(), typed.unixsocket.as_deref()) {
+    let place = match (&args.connect, typed.word("listen"), typed.word("unixsocket")) {
         (Some(address), ..) => health::HealthTarget::Tcp(address.clone()),
-        (None, Some("none"), Some(path)) if !path.is_empty() => {
-            health::HealthTarget::Unix(path.into())
-        }
+        (None, Some("none"), Some(path)) if !path.is_empty() => health::HealthTarget::Unix(path.into()),
         (None, Some("none"), _) => return Err(Failure::usage(NOWHERE_TO_ASK)),
         (None, listen, _) => {
             health::HealthTarget::Tcp(health::reachable(listen.unwrap_or("127.0.0.1:6379")))
         }
     };
-    let password = args.password.as_deref().or(typed.requirepass.as_deref());
+    let password = args.password.as_deref().or(typed.word("requirepass"));
     health::check(&place, password.filter(|password| !password.is_empty())).map_err(Failure::other)
 }
 

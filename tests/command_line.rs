@@ -180,9 +180,9 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
     assert_eq!(
         settings(command),
         "masters=environment:1,environment:2 data=none lock-keys= lock-channels= also-claim-on-data=false warn-unmatched-after=1h listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
-         tls-key-file=none tls-ca-cert-file=none tls-auth-clients=none master-tls-ca-cert-file=none \
-         master-tls-cert-file=none master-tls-key-file=none master-tls-server-name=none unixsocket=none \
-         unixsocketperm=none admin=none admin-host= vote-timeout=50ms patience=1s500ms \
+         tls-key-file=none tls-ca-cert-file=none tls-auth-clients=none unixsocket=none unixsocketperm=none \
+         master-tls-ca-cert-file=none master-tls-cert-file=none master-tls-key-file=none \
+         master-tls-server-name=none admin=none admin-host= vote-timeout=50ms patience=1s500ms \
          max-ttl=3s drift=0.2 split-vote-retries=3 \
          split-vote-delay=20ms protected-mode=true max-request-bytes=1048576 workers=3 restart-wait=3s \
          cold-start=trust handover=none no-ttl=keep requirepass=none users=default max-clients=10000 max-clients-per-user=0 timeout=0s tcp-keepalive=5m \

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 use clap::CommandFactory as _;
 use redlock_proxy::catalogue::table::{self, Family};
-use redlock_proxy::config::typed::Cli;
+use redlock_proxy::config::command_line::Cli;
 
 /// `UPDATE_DOCS=1 cargo test --test documentation` writes the page instead of comparing it.
 #[test]

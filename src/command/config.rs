@@ -109,11 +109,10 @@ fn change(live: &mut Live, name: &str, value: &str) -> Result<(), String> {
         }
         None => live.set(our_name(name), value),
     };
-    let refused = |why| format!("argument {why}");
-    done.unwrap_or_else(|| Err(String::new())).map_err(|why| match why.is_empty() {
-        true => "can't set immutable config".to_owned(),
-        false => refused(why),
-    })
+    match done {
+        Some(done) => done.map_err(|why| format!("argument {why}")),
+        None => Err("can't set immutable config".to_owned()),
+    }
 }
 
 /// Returns all settings that can be requested.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::master_addr::split_host_port;
 use super::typed::Typed;
-use super::{InvalidSetting, Live, MasterAddr, Secret, Settings, UnixSocket, given, set_given};
+use super::{InvalidSetting, Live, MasterAddr, Secret, Settings, UnixSocket};
 use crate::acl::Users;
 use crate::net::address;
 use crate::net::tls::server::AuthClients;
 
 /// Returns the password that clients must give; an empty one is none, as in `redis.conf`.
 pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSetting> {
-    match (given(&typed.requirepass), given(&typed.requirepass_file)) {
+    match (typed.given("requirepass"), typed.given("requirepass-file")) {
         (Some(_), Some(_)) => {
             Err(InvalidSetting::new("requirepass and requirepass-file are both set: choose one"))
         }
@@ -26,15 +26,15 @@ pub(super) fn users(
     typed: &Typed,
     requirepass: Option<&Secret>,
 ) -> Result<Arc<Users>, InvalidSetting> {
-    let lines = typed.users.as_deref().unwrap_or_default().iter().map(|line| &**line);
+    let lines = typed.list("users").iter().map(String::as_str);
     let users = Users::parse(lines, requirepass.map(Secret::expose));
     users.map(Arc::new).map_err(|why| InvalidSetting::new(why.to_string()))
 }
 
 /// Gives the common user and password to masters whose URL has none.
 pub(super) fn log_in(masters: &mut [MasterAddr], typed: &Typed) -> Result<(), InvalidSetting> {
-    let user = given(&typed.master_user);
-    let Some(path) = given(&typed.master_password_file) else {
+    let user = typed.given("master-user");
+    let Some(path) = typed.given("master-password-file") else {
         return match user {
             None => Ok(()),
             Some(_) => Err(InvalidSetting::new(
@@ -63,7 +63,7 @@ pub(super) fn secret_from(name: &str, path: &str) -> Result<Secret, InvalidSetti
 
 /// Returns the names by which operators may address the admin port.
 pub(super) fn admin_host(typed: &Typed) -> Result<Vec<String>, InvalidSetting> {
-    let words = typed.admin_host.as_deref().unwrap_or_default().iter();
+    let words = typed.list("admin-host").iter();
     let names: Vec<_> = words.map(|word| word.trim()).filter(|name| !name.is_empty()).collect();
     let is_name = |name: &str| {
         let part = |part: &str| {
@@ -81,12 +81,11 @@ pub(super) fn admin_host(typed: &Typed) -> Result<Vec<String>, InvalidSetting> {
 }
 
 pub(super) fn unix_socket(typed: &Typed) -> Result<Option<UnixSocket>, InvalidSetting> {
-    let mut mode = None;
-    set_given(&mut mode, "unixsocketperm", &typed.unixsocketperm, |text| {
+    let mode = typed.read("unixsocketperm", |text| {
         let octal = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-        octal.map(Some).ok_or_else(|| "must be an octal mode such as 770".to_owned())
+        octal.ok_or_else(|| "must be an octal mode such as 770".to_owned())
     })?;
-    match (given(&typed.unixsocket).map(PathBuf::from), mode) {
+    match (typed.given("unixsocket").map(PathBuf::from), mode) {
         (Some(path), mode) => Ok(Some(UnixSocket { path, mode })),
         (None, Some(_)) => Err(InvalidSetting::new("unixsocketperm has no use without unixsocket")),
         (None, None) => Ok(None),

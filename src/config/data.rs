@@ -6,24 +6,21 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::access::secret_from;
-use super::typed::{Typed, Word};
-use super::values::{duration_within, switch};
-use super::{
-    InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, SentinelAddr, YEAR_MS, given, sentinel,
-    set_given,
-};
+use super::typed::Typed;
+use super::values::{YEAR_MS, duration_within, switch};
+use super::{InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, SentinelAddr, sentinel};
 use crate::names::lock_names::LockNames;
 
-/// Destination of everything that is no lock.
+/// Where everything goes that is no lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Address of that Redis, and the login for it.
+    /// Where that Redis is, and how to log in to it.
     pub address: DataAddr,
-    /// Names that go to the masters instead.
+    /// What goes to the masters instead.
     pub locks: LockNames,
-    /// Whether old instances of the application still take their locks here, so that each claim must as well.
+    /// Old instances of the application still take their locks here, so that each claim has to as well.
     pub has_locks: bool,
-    /// Time with requests after which a pattern that matches nothing leads to a warning; zero: never.
+    /// A pattern that matches nothing for so long, while there are requests, is warned of; zero: none is.
     pub warn_unmatched_after: Duration,
 }
 
@@ -33,7 +30,7 @@ pub struct Data {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataAddr {
     /// The instance.
-    pub place: DataPlace,
+    pub place: Place,
     /// The ACL user; `None` is Redis's `default` user.
     pub user: Option<String>,
     /// The password to send in `AUTH`.
@@ -42,18 +39,18 @@ pub struct DataAddr {
     pub db: u32,
 }
 
-/// Way to reach an instance.
+/// How an instance is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DataPlace {
-    /// By TCP, possibly with TLS over it.
+pub enum Place {
+    /// By TCP, perhaps with TLS over it.
     Tcp(MasterAddr),
     /// By a socket of this host.
     Unix(PathBuf),
-    /// By TCP, at the address that sentinels name.
+    /// By TCP, at the address that sentinels tell.
     Sentinel(SentinelAddr),
 }
 
-/// Reason why a text is not the address of the data Redis. Like [`InvalidMasterAddr`], it never quotes the text.
+/// Why a text is not the address of the data Redis. As [`InvalidMasterAddr`], it never quotes the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum InvalidDataAddr {
@@ -99,10 +96,10 @@ fn unix(text: &str) -> Result<DataAddr, InvalidDataAddr> {
         Some(("db", number)) => database(number)?,
         _ => return Err(InvalidDataAddr::Option),
     };
-    Ok(DataAddr { place: DataPlace::Unix(path.into()), user: None, password: None, db })
+    Ok(DataAddr { place: Place::Unix(path.into()), user: None, password: None, db })
 }
 
-/// Parses `redis://user:password@host:port/db`, in which all but the database is written as for a master.
+/// `redis://user:password@host:port/db`, of which all but the database is written as for a master.
 fn tcp(text: &str) -> Result<DataAddr, InvalidDataAddr> {
     let after_scheme = text.find("://").map_or(0, |at| at + 3);
     let after_login = text.rfind('@').map_or(after_scheme, |at| at + 1);
@@ -114,7 +111,7 @@ fn tcp(text: &str) -> Result<DataAddr, InvalidDataAddr> {
         number => database(number)?,
     };
     let (user, password) = (master.user.take(), master.password.take());
-    Ok(DataAddr { place: DataPlace::Tcp(master), user, password, db })
+    Ok(DataAddr { place: Place::Tcp(master), user, password, db })
 }
 
 fn by_sentinel(
@@ -122,7 +119,7 @@ fn by_sentinel(
 ) -> Result<DataAddr, InvalidDataAddr> {
     let (sentinel, (user, password), db) = split?;
     let db = if db.is_empty() { 0 } else { database(db)? };
-    Ok(DataAddr { place: DataPlace::Sentinel(sentinel), user, password, db })
+    Ok(DataAddr { place: Place::Sentinel(sentinel), user, password, db })
 }
 
 fn database(number: &str) -> Result<u32, InvalidDataAddr> {
@@ -133,18 +130,18 @@ fn database(number: &str) -> Result<u32, InvalidDataAddr> {
 impl fmt::Display for DataAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            DataPlace::Tcp(address) => write!(f, "{address}/{}", self.db),
-            DataPlace::Unix(path) => write!(f, "unix:{}?db={}", path.display(), self.db),
-            DataPlace::Sentinel(sentinel) => write!(f, "{sentinel}/{}", self.db),
+            Place::Tcp(address) => write!(f, "{address}/{}", self.db),
+            Place::Unix(path) => write!(f, "unix:{}?db={}", path.display(), self.db),
+            Place::Sentinel(sentinel) => write!(f, "{sentinel}/{}", self.db),
         }
     }
 }
 
 impl Data {
-    /// Most traffic of this length includes a lock.
+    /// So much traffic has a lock somewhere, mostly.
     pub const WARN_UNMATCHED_AFTER: Duration = Duration::from_secs(3600);
 
-    /// Returns the lines that tell an operator where requests go.
+    /// The lines that tell an operator where everything goes.
     pub(super) fn start_lines(&self) -> [String; 2] {
         let patterns = self.locks.keys.iter().map(|pattern| String::from_utf8_lossy(pattern));
         let patterns: Vec<_> = patterns.collect();
@@ -155,23 +152,23 @@ impl Data {
         [format!("data: {}", self.address), locks]
     }
 
-    /// Returns the typed settings, if a data Redis was named.
+    /// What was typed, if a data Redis was named.
     ///
     /// # Errors
-    /// Returns an error if its address is malformed or a master's, or if patterns were named without it.
+    /// Its address is malformed or a master's, or patterns were named without it.
     pub(super) fn from_typed(
         typed: &Typed,
         masters: &[MasterAddr],
     ) -> Result<Option<Self>, InvalidSetting> {
-        let warn_unmatched_after = unmatched_after(typed)?;
-        let Some(text) = given(&typed.data) else {
+        let unmatched_after = typed.read("warn-unmatched-after", duration_within(0..=YEAR_MS))?;
+        let Some(text) = typed.given("data") else {
             return nothing_without_it(typed).map(|()| None);
         };
         let invalid = |why| InvalidSetting(format!("data {why}"));
         let mut address: DataAddr = text.trim().parse().map_err(invalid)?;
         log_in(&mut address, typed)?;
         log_in_at_sentinels(&mut address.place, typed)?;
-        if let DataPlace::Tcp(data) = &address.place
+        if let Place::Tcp(data) = &address.place
             && masters.iter().any(|master| master.host == data.host && master.port == data.port)
         {
             return Err(InvalidSetting(format!(
@@ -179,8 +176,8 @@ impl Data {
             )));
         }
         let locks = LockNames {
-            keys: patterns(&typed.lock_keys),
-            channels: patterns(&typed.lock_channels),
+            keys: patterns(typed, "lock-keys"),
+            channels: patterns(typed, "lock-channels"),
         };
         let has_locks = also_claims(typed)?;
         if has_locks && locks.keys.is_empty() {
@@ -188,43 +185,42 @@ impl Data {
                 "also-claim-on-data needs lock-keys: name the patterns of your locks".to_owned(),
             ));
         }
+        let warn_unmatched_after = unmatched_after.unwrap_or(Self::WARN_UNMATCHED_AFTER);
         Ok(Some(Self { address, locks, has_locks, warn_unmatched_after }))
     }
 }
 
 fn also_claims(typed: &Typed) -> Result<bool, InvalidSetting> {
-    let word = given(&typed.also_claim_on_data);
+    let word = typed.given("also-claim-on-data");
     let refused = |why| InvalidSetting(format!("also-claim-on-data {why}"));
     word.map_or(Ok(false), |word| switch(word.trim()).map_err(refused))
 }
 
-/// Returns the time for `warn-unmatched-after`. Its default changes nothing where there are no patterns.
-fn unmatched_after(typed: &Typed) -> Result<Duration, InvalidSetting> {
-    let mut after = Data::WARN_UNMATCHED_AFTER;
-    let parse = duration_within(0..=YEAR_MS);
-    set_given(&mut after, "warn-unmatched-after", &typed.warn_unmatched_after, parse)?;
-    Ok(after)
-}
-
 fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {
-    let names = [
-        ("lock-keys", !patterns(&typed.lock_keys).is_empty()),
-        ("lock-channels", !patterns(&typed.lock_channels).is_empty()),
-        ("data-user", given(&typed.data_user).is_some()),
-        ("data-password-file", given(&typed.data_password_file).is_some()),
-        ("also-claim-on-data", also_claims(typed)?),
-        ("data-sentinel-password-file", given(&typed.data_sentinel_password_file).is_some()),
-    ];
-    match names.iter().find(|(_, is_typed)| *is_typed) {
-        Some((name, _)) => Err(InvalidSetting(format!(
+    let also_claims = also_claims(typed)?;
+    let is_used = |name: &&&str| match **name {
+        "also-claim-on-data" => also_claims,
+        name => typed.list(name).iter().any(|word| !word.is_empty()),
+    };
+    match ABOUT_DATA.iter().find(is_used) {
+        Some(name) => Err(InvalidSetting(format!(
             "{name} has no use without data: name the Redis that holds what is no lock"
         ))),
         None => Ok(()),
     }
 }
 
+const ABOUT_DATA: [&str; 6] = [
+    "lock-keys",
+    "lock-channels",
+    "data-user",
+    "data-password-file",
+    "also-claim-on-data",
+    "data-sentinel-password-file",
+];
+
 fn log_in(address: &mut DataAddr, typed: &Typed) -> Result<(), InvalidSetting> {
-    let (user, file) = (given(&typed.data_user), given(&typed.data_password_file));
+    let (user, file) = (typed.given("data-user"), typed.given("data-password-file"));
     if address.password.is_some() && (user.is_some() || file.is_some()) {
         return Err(InvalidSetting::new(
             "data names a password, so data-user and data-password-file have no use: say it in one place",
@@ -241,10 +237,10 @@ fn log_in(address: &mut DataAddr, typed: &Typed) -> Result<(), InvalidSetting> {
     Ok(())
 }
 
-fn log_in_at_sentinels(place: &mut DataPlace, typed: &Typed) -> Result<(), InvalidSetting> {
-    match (place, given(&typed.data_sentinel_password_file)) {
+fn log_in_at_sentinels(place: &mut Place, typed: &Typed) -> Result<(), InvalidSetting> {
+    match (place, typed.given("data-sentinel-password-file")) {
         (_, None) => Ok(()),
-        (DataPlace::Sentinel(sentinel), Some(path)) => {
+        (Place::Sentinel(sentinel), Some(path)) => {
             sentinel.password = Some(secret_from("data-sentinel-password-file", path)?);
             Ok(())
         }
@@ -254,8 +250,8 @@ fn log_in_at_sentinels(place: &mut DataPlace, typed: &Typed) -> Result<(), Inval
     }
 }
 
-fn patterns(words: &Option<Vec<Word>>) -> Vec<Box<[u8]>> {
-    let words = words.as_deref().unwrap_or_default().iter();
+fn patterns(typed: &Typed, name: &str) -> Vec<Box<[u8]>> {
+    let words = typed.list(name).iter();
     words.filter(|word| !word.is_empty()).map(|word| word.as_bytes().into()).collect()
 }
 
@@ -283,7 +279,7 @@ mod tests {
         let data = parsed("rediss://al:p%2Fw@h:1/7");
         assert_eq!((data.user.as_deref(), data.db), (Some("al"), 7));
         assert_eq!(data.password.as_ref().map(Secret::expose), Some("p/w"));
-        assert!(matches!(data.place, DataPlace::Tcp(address) if address.is_tls));
+        assert!(matches!(data.place, Place::Tcp(address) if address.is_tls));
     }
 
     #[test]

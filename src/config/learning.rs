@@ -1,58 +1,63 @@
-//! Settings of `learn`, from what was typed.
+//! What was typed for `learn`.
 
 use std::time::Duration;
 
-use super::typed::{Typed, Word};
-use super::values::{duration_within, switch};
-use super::{InvalidSetting, Settings, YEAR_MS, access, given, set, set_given};
+use super::typed::Typed;
+use super::values::{YEAR_MS, duration_within, switch};
+use super::{InvalidSetting, Settings, access};
 
-/// Settings without masters. The proxy asks its clients for nothing: the data Redis does that.
+/// Settings without masters, of which no client is asked for anything: the data Redis does that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learning {
-    /// Addresses to listen on, the way to the data Redis, and the limits for clients.
+    /// Where to listen, how to reach the data Redis, and the limits for clients.
     pub settings: Settings,
-    /// Duration of the watch; `None`: until it is interrupted.
+    /// How long to watch; `None` is until it is interrupted.
     pub span: Option<Duration>,
 }
 
 impl Learning {
-    /// Interprets the typed settings. Those for a proxy with masters may stay there.
+    /// The meaning of what was typed. What is meant for a proxy with masters may stay there.
     ///
     /// # Errors
-    /// Returns an error for the first value that is malformed or out of its range, for a missing data Redis, or for an
-    /// address at which any host could reach the data Redis.
-    pub fn from_typed(typed: &Typed, span: &Option<Word>) -> Result<Self, InvalidSetting> {
-        let of_a_proxy = Typed {
-            masters: None,
-            lock_keys: None,
-            lock_channels: None,
-            handover: None,
-            requirepass: None,
-            requirepass_file: None,
-            users: None,
-            protected_mode: Some("no".into()),
-            ..typed.clone()
-        };
-        let mut settings = Settings::without_check(Vec::new());
-        if given(&typed.data).is_none() {
+    /// The first value that is malformed or out of its range, no data Redis, or an address at which any host would get at
+    /// the data Redis.
+    pub fn from_typed(typed: &Typed, span: Option<&str>) -> Result<Self, InvalidSetting> {
+        if typed.given("data").is_none() {
             return Err(InvalidSetting::new(
                 "learn watches the clients of one Redis: name it with --data redis://host:port",
             ));
         }
-        settings.apply(&of_a_proxy)?;
-        set(&mut settings.protected_mode, "protected-mode", &typed.protected_mode, switch)?;
-        settings.protected_mode |= given(&typed.protected_mode).is_none();
+        let mut settings = Settings::without_check(Vec::new());
+        let without_masters = typed.clone().without(&ONLY_WITH_MASTERS);
+        settings.apply(&Typed::of("protected-mode", "no").or(without_masters))?;
+        settings.protected_mode = protected_mode(typed)?;
         require_protection(&settings)?;
-        let mut of_time = None;
-        set_given(&mut of_time, "for", span, |text| {
-            duration_within(SHORTEST_MS..=YEAR_MS)(text).map(Some)
-        })?;
-        Ok(Self { settings, span: of_time })
+        Ok(Self { settings, span: span.filter(|span| !span.is_empty()).map(time).transpose()? })
     }
 }
 
-/// Refuses addresses open to other hosts. A client that connects reaches the data Redis from this host, and with the
-/// login in its URL.
+/// The settings of a proxy with masters that have no meaning here.
+const ONLY_WITH_MASTERS: [&str; 7] = [
+    "masters",
+    "lock-keys",
+    "lock-channels",
+    "handover",
+    "requirepass",
+    "requirepass-file",
+    "users",
+];
+
+fn protected_mode(typed: &Typed) -> Result<bool, InvalidSetting> {
+    let word = typed.word("protected-mode").unwrap_or("true");
+    switch(word).map_err(|why| InvalidSetting::of("protected-mode", word, &why))
+}
+
+fn time(span: &str) -> Result<Duration, InvalidSetting> {
+    let time = duration_within(SHORTEST_MS..=YEAR_MS)(span);
+    time.map_err(|why| InvalidSetting::of("for", span, &why))
+}
+
+/// Whoever connects gets at the data Redis from this host, and with the login in its URL.
 fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
     match access::open_to_other_hosts(settings).filter(|_| settings.protected_mode) {
         None => Ok(()),
@@ -63,7 +68,7 @@ fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
     }
 }
 
-/// A shorter watch sees no lock being taken.
+/// In less time nobody takes a lock.
 const SHORTEST_MS: u64 = 1;
 
 #[cfg(test)]
@@ -71,8 +76,8 @@ mod tests {
     use super::*;
 
     fn learning(toml: &str, span: Option<&str>) -> Result<Learning, String> {
-        let typed: Typed = toml::from_str(toml).expect("TOML");
-        Learning::from_typed(&typed, &span.map(Word::from)).map_err(|why| why.to_string())
+        let typed = Typed::from_toml(toml).expect("TOML");
+        Learning::from_typed(&typed, span).map_err(|why| why.to_string())
     }
 
     #[test]

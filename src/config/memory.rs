@@ -18,7 +18,7 @@ impl MemoryLimit {
     /// container of 512 MB then still has room for everything else.
     pub const DEFAULT: Self = Self::Bytes(256 << 20);
 
-    /// Parses `0`, `256mb` or `5%`.
+    /// Reads `0`, `256mb` or `5%`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("must be 0, from {LEAST} to {MOST} bytes, or from 1% to 100%");
         if let Some(percent) = text.strip_suffix('%') {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_bytes_or_a_share() {
-        let read = |text| MemoryLimit::parse(text);
+        let read = |text| MemoryLimit::read(text);
         assert_eq!(read("0"), Ok(MemoryLimit::Bytes(0)));
         assert_eq!(read("256mb"), Ok(MemoryLimit::DEFAULT));
         assert_eq!(read("5%").map(|limit| limit.bytes_of(1000)), Ok(50));

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::typed::{Typed, Word};
-use super::{InvalidSetting, given, set_given, values};
+use super::typed::Typed;
+use super::{InvalidSetting, values};
 use crate::net::tls::server::{self, AuthClients};
 use crate::net::tls::{PairFiles, client};
 
@@ -31,34 +31,19 @@ impl TlsListen {
     /// # Errors
     /// Returns an error if a setting that belongs to it is missing, or makes no sense without it.
     pub(super) fn from_typed(typed: &Typed) -> Result<Option<Self>, InvalidSetting> {
-        let certificate =
-            pair(("tls-cert-file", &typed.tls_cert_file), ("tls-key-file", &typed.tls_key_file))?;
-        let authorities = path(&typed.tls_ca_cert_file);
-        let mut auth_clients = match authorities {
+        let certificate = pair(typed, "tls-cert-file", "tls-key-file")?;
+        let authorities = typed.given("tls-ca-cert-file").map(PathBuf::from);
+        let auth_clients = typed.read("tls-auth-clients", auth_clients)?;
+        let auth_clients = auth_clients.unwrap_or(match authorities {
             Some(_) => AuthClients::Yes,
             None => AuthClients::No,
-        };
-        set_given(
-            &mut auth_clients,
-            "tls-auth-clients",
-            &typed.tls_auth_clients,
-            |text| match text {
-                "yes" => Ok(AuthClients::Yes),
-                "optional" => Ok(AuthClients::Optional),
-                "no" => Ok(AuthClients::No),
-                _ => Err("must be yes, optional or no".to_owned()),
-            },
-        )?;
+        });
         if auth_clients != AuthClients::No && authorities.is_none() {
             return Err(InvalidSetting::new(
                 "tls-auth-clients needs tls-ca-cert-file: who has signed the clients' certificates",
             ));
         }
-        let mut listen = None;
-        set_given(&mut listen, "tls-listen", &typed.tls_listen, |text| {
-            values::listen_address(text).map(Some)
-        })?;
-        match (listen, certificate) {
+        match (typed.read("tls-listen", values::listen_address)?, certificate) {
             (Some(listen), Some(pair)) => {
                 let files = server::Files { pair, authorities, auth_clients };
                 Ok(Some(Self { listen, files }))
@@ -76,28 +61,33 @@ impl TlsListen {
 
 impl MasterTls {
     pub(super) fn from_typed(typed: &Typed) -> Result<Self, InvalidSetting> {
-        let pair = pair(
-            ("master-tls-cert-file", &typed.master_tls_cert_file),
-            ("master-tls-key-file", &typed.master_tls_key_file),
-        )?;
-        let files = client::Files { authorities: path(&typed.master_tls_ca_cert_file), pair };
-        let server_name = given(&typed.master_tls_server_name).map(str::to_owned);
+        let pair = pair(typed, "master-tls-cert-file", "master-tls-key-file")?;
+        let authorities = typed.given("master-tls-ca-cert-file").map(PathBuf::from);
+        let files = client::Files { authorities, pair };
+        let server_name = typed.given("master-tls-server-name").map(str::to_owned);
         Ok(Self { files, server_name })
     }
 }
 
+fn auth_clients(text: &str) -> Result<AuthClients, String> {
+    match text {
+        "yes" => Ok(AuthClients::Yes),
+        "optional" => Ok(AuthClients::Optional),
+        "no" => Ok(AuthClients::No),
+        _ => Err("must be yes, optional or no".to_owned()),
+    }
+}
+
+/// The files of a certificate and its key, of which both are needed.
 fn pair(
-    (cert_name, cert): (&str, &Option<Word>),
-    (key_name, key): (&str, &Option<Word>),
+    typed: &Typed,
+    cert_name: &str,
+    key_name: &str,
 ) -> Result<Option<PairFiles>, InvalidSetting> {
-    match (path(cert), path(key)) {
-        (Some(cert), Some(key)) => Ok(Some(PairFiles { cert, key })),
+    match (typed.given(cert_name), typed.given(key_name)) {
+        (Some(cert), Some(key)) => Ok(Some(PairFiles { cert: cert.into(), key: key.into() })),
         (None, None) => Ok(None),
         (Some(_), None) => Err(InvalidSetting::new(format!("{cert_name} needs {key_name}"))),
         (None, Some(_)) => Err(InvalidSetting::new(format!("{key_name} needs {cert_name}"))),
     }
-}
-
-fn path(word: &Option<Word>) -> Option<PathBuf> {
-    given(word).map(PathBuf::from)
 }

@@ -1,13 +1,28 @@
-//! Parsers for single values of settings. Each one's error says what would have been valid.
+//! The readers of single values. Each says in its error what would have been right.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::master_addr::split_host_port;
 
-/// Parses a duration as people write it, `50ms`, `1s`, `2h 30m`; a bare number is milliseconds.
+pub(super) const HOUR_MS: u64 = 3_600_000;
+
+pub(super) const DAY_MS: u64 = 24 * HOUR_MS;
+
+pub(super) const YEAR_MS: u64 = 365 * DAY_MS;
+
+/// A value, or none if the text is `word`.
+pub(super) fn unless<T>(
+    word: &str,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> impl FnOnce(&str) -> Result<Option<T>, String> {
+    move |text| if text == word { Ok(None) } else { read(text).map(Some) }
+}
+
+/// A duration as people write it, `50ms`, `1s`, `2h 30m`; a bare number is milliseconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(ms) = text.parse() {
         return Ok(Duration::from_millis(ms));
@@ -15,7 +30,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "is not a duration such as 50ms or 1s".to_owned())
 }
 
-/// Parses a duration in a range of milliseconds.
+/// A duration in a range of milliseconds.
 pub(super) fn duration_within(
     range_ms: RangeInclusive<u64>,
 ) -> impl FnOnce(&str) -> Result<Duration, String> {
@@ -26,12 +41,12 @@ pub(super) fn duration_within(
         if range.contains(&value) {
             return Ok(value);
         }
-        let [low, high] = [range.start(), range.end()].map(|end| shown_duration(*end));
+        let [low, high] = [range.start(), range.end()].map(shown_duration);
         Err(format!("must be from {low} to {high}"))
     }
 }
 
-/// Parses the time to live of a lock.
+/// The time to live of a lock.
 pub(super) fn lease(text: &str) -> Result<Duration, String> {
     duration_within(1..=LONGEST_LEASE_MS)(text)
 }
@@ -39,12 +54,12 @@ pub(super) fn lease(text: &str) -> Result<Duration, String> {
 /// A thousand years, which some libraries mean by "for ever". Far more could not be added to a clock.
 const LONGEST_LEASE_MS: u64 = 31_557_600_000_000;
 
-/// Formats a duration: the form that [`duration`] reads, without spaces.
-pub(super) fn shown_duration(duration: Duration) -> String {
-    humantime::format_duration(duration).to_string().replace(' ', "")
+/// Shows a duration in the form that [`duration`] reads, without spaces.
+pub(super) fn shown_duration(duration: &Duration) -> String {
+    humantime::format_duration(*duration).to_string().replace(' ', "")
 }
 
-/// Parses a number in a range; NaN is in none.
+/// A number in a range; NaN is in none.
 pub(super) fn number_within<T>(range: RangeInclusive<T>) -> impl FnOnce(&str) -> Result<T, String>
 where
     T: FromStr + PartialOrd + Display,
@@ -58,8 +73,8 @@ where
     }
 }
 
-/// Parses a size in bytes within a range, with the units of `redis.conf` (`memtoull` in `util.c`): `1k` is 1,000 bytes,
-/// `1kb` is 1,024.
+/// A size in bytes within a range, with the units of `redis.conf` (`memtoull` in `util.c`): `1k` is
+/// 1,000 bytes, `1kb` is 1,024.
 pub(super) fn bytes_within(
     range: RangeInclusive<usize>,
 ) -> impl FnOnce(&str) -> Result<usize, String> {
@@ -88,7 +103,7 @@ fn bytes(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(factor)
 }
 
-/// Parses yes or no, in the words that people use in environment variables.
+/// Yes or no, in the words people use in environment variables.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -97,7 +112,7 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a `host:port` to listen on; port 0 lets the system choose one.
+/// `host:port` to listen on; port 0 lets the system choose one.
 pub(super) fn listen_address(text: &str) -> Result<String, String> {
     match split_host_port(text) {
         Ok((_, Some(_))) => Ok(text.to_owned()),
@@ -105,7 +120,12 @@ pub(super) fn listen_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses the version sent to clients. Drivers compare it number by number, hence strictly `d.d.d`.
+/// Any path.
+pub(super) fn path(text: &str) -> Result<PathBuf, String> {
+    Ok(text.into())
+}
+
+/// The version told to clients. Drivers compare it number by number, hence strictly `d.d.d`.
 pub(super) fn redis_version(text: &str) -> Result<String, String> {
     let number =
         |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u32>().is_ok();

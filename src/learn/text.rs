@@ -126,7 +126,8 @@ fn for_shell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::typed::{Cli, Typed};
+    use crate::config::command_line::Cli;
+    use crate::config::typed::Typed;
 
     fn report(patterns: &[&str]) -> Report {
         let lock_keys: Vec<_> = patterns.iter().map(|it| (*it).to_owned()).collect();
@@ -139,10 +140,9 @@ mod tests {
         let text = settings(&report(&patterns), "redis://h:1/2");
         let (file, flags) = text.split_once("the same as flags:").expect("both");
         let file = file.split_once("settings file:").expect("its heading").1;
-        let typed: Typed = toml::from_str(file).expect("TOML");
-        let keys = typed.lock_keys.as_deref().unwrap_or_default().iter();
-        assert_eq!(keys.map(|word| word.to_string()).collect::<Vec<_>>(), patterns);
-        assert_eq!(typed.data.as_deref(), Some("redis://h:1/2"));
+        let typed = Typed::from_toml(file).expect("TOML");
+        assert_eq!(typed.list("lock-keys"), patterns);
+        assert_eq!(typed.word("data"), Some("redis://h:1/2"));
 
         let words = std::process::Command::new("sh")
             .args(["-c", &format!("printf '%s\\n' {}", flags.trim())])
@@ -150,7 +150,7 @@ mod tests {
             .expect("a shell");
         let words = String::from_utf8(words.stdout).expect("text");
         let words = ["redlock-proxy"].into_iter().chain(words.lines()).map(Into::into);
-        assert!(Cli::read(words).ok().unwrap().typed == typed);
+        assert!(Cli::read(words).ok().unwrap().given.typed == typed);
     }
 
     #[test]

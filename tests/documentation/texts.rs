@@ -12,8 +12,9 @@ pub(super) fn for_operators() -> Vec<String> {
         }
         let source = std::fs::read_to_string(&file).unwrap();
         let source = joined(source.split("#[cfg(test)]").next().unwrap_or_default());
-        let is_typed = file.ends_with("config/typed.rs");
-        if !is_typed && SETTINGS.iter().any(|path| file.starts_with(root().join(path))) {
+        let is_among =
+            |paths: &[&str]| paths.iter().any(|path| file.starts_with(root().join(path)));
+        if is_among(&SETTINGS) && !is_among(&HELP) {
             texts.extend(literals(&source));
         }
         for opening in ["#[error(", "warn!(", "error!("] {
@@ -43,8 +44,14 @@ const SETTINGS: [&str; 13] = [
     "src/masters/standing.rs",
 ];
 
+/// Where texts are for `--help`.
+const HELP: [&str; 2] = ["src/config/setting.rs", "src/config/table.rs"];
+
 /// What is no complaint, or stands in another text that is.
-const NOTHING_WRONG: [&str; 24] = [
+const NOTHING_WRONG: [&str; 27] = [
+    "redlock-proxy 1  ",
+    "redlock-proxy 1 \\\"\\\" ",
+    "…, did you mean …?",
     "the roster is known",
     "a quorum could vote",
     "a quorum could vote; masters started later are copied to first",

@@ -1,0 +1,109 @@
+//! Settings whose value is one of a few words.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::InvalidSetting;
+use super::typed::Typed;
+use super::values::{lease, shown_duration};
+
+/// The treatment of a lock that is claimed without a TTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTtl {
+    /// It stays until it is released, as in Redis.
+    Keep,
+    /// The claim is refused.
+    Reject,
+    /// It gets this TTL.
+    Lease(Duration),
+}
+
+/// The treatment of masters that are all young when a cluster is founded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColdStart {
+    /// They are a first deployment: they vote at once.
+    Trust,
+    /// They may have lost their memory together: they wait.
+    Wait,
+}
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object for each line, for log collectors.
+    Json,
+}
+
+impl NoTtl {
+    /// Reads `keep`, `reject` or `lease=30s`.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        match (text, text.strip_prefix("lease=")) {
+            ("keep", _) => Ok(Self::Keep),
+            ("reject", _) => Ok(Self::Reject),
+            (_, Some(ttl)) => lease(ttl).map(Self::Lease),
+            _ => Err("must be keep, reject or lease=<duration>".to_owned()),
+        }
+    }
+}
+
+impl ColdStart {
+    /// Reads `trust` or `wait`.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "trust" => Ok(Self::Trust),
+            "wait" => Ok(Self::Wait),
+            _ => Err("must be trust or wait".to_owned()),
+        }
+    }
+}
+
+impl LogFormat {
+    /// The format that was typed, or the default.
+    ///
+    /// # Errors
+    /// It is neither `text` nor `json`.
+    pub fn from_typed(typed: &Typed) -> Result<Self, InvalidSetting> {
+        let word = typed.word("log-format").unwrap_or("text");
+        Self::read(word).map_err(|why| InvalidSetting::of("log-format", word, &why))
+    }
+
+    /// Reads `text` or `json`.
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("must be text or json".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for NoTtl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keep => f.write_str("keep"),
+            Self::Reject => f.write_str("reject"),
+            Self::Lease(ttl) => write!(f, "lease={}", shown_duration(ttl)),
+        }
+    }
+}
+
+impl fmt::Display for ColdStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Trust => "trust",
+            Self::Wait => "wait",
+        })
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
+}
