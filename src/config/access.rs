@@ -1,4 +1,4 @@
-//! Access: passwords, protection from strangers, and the proxy's own passwords for the masters.
+//! Access: the passwords of clients, the addresses of strangers, and the proxy's own passwords for the masters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSettin
     }
 }
 
-/// Returns the users who may log in.
+/// The users that may log in.
 pub(super) fn users(
     typed: &Typed,
     requirepass: Option<&Secret>,
@@ -118,7 +118,7 @@ pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(),
     }
 }
 
-/// Returns an address at which other hosts can connect without a certificate.
+/// An address at which other hosts can connect without a certificate.
 pub(super) fn open_to_other_hosts(settings: &Settings) -> Option<&String> {
     let shown = settings.tls.as_ref().filter(|tls| tls.files.auth_clients != AuthClients::Yes);
     let open = [settings.listen.as_ref(), shown.map(|tls| &tls.listen)];

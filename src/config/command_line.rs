@@ -22,7 +22,7 @@ pub struct Cli {
     /// Check all settings, print them on one line and exit.
     #[arg(long)]
     pub test_config: bool,
-    /// Something else than serving.
+    /// The task, if it is not to serve.
     #[command(subcommand)]
     pub action: Option<Action>,
 }
@@ -41,20 +41,20 @@ pub struct Given {
 /// The subcommands that take settings too, so that these may stand before or after their names.
 const WITH_SETTINGS: [&str; 3] = ["check", "settle", "learn"];
 
-/// What to do instead of serving the configured masters.
+/// A task other than to serve the configured masters.
 #[derive(Subcommand)]
 pub enum Action {
-    /// Start local masters, a data Redis and a proxy before them, for a first try (settings go before `dev`).
+    /// Start local masters, a data Redis and a proxy in front of them, to try it out (settings go before `dev`).
     Dev(DevArgs),
-    /// Ask every master about itself, print a table, and exit with 1 if a proxy could not serve with them.
+    /// Query every master once, print a table, and exit with 1 if a proxy could not serve with them.
     Check(Box<Given>),
-    /// Show what each master holds under a key, and make those that vote hold the same; exit with 1 if they then do not.
+    /// Show the contents of a key on each master, make those that vote agree, and exit with 1 if they still differ.
     Settle(Box<SettleArgs>),
-    /// Pass everything through to --data, watch for locks, and print their patterns as settings at the end.
+    /// Pass everything through to --data, watch for locks, and print their patterns as settings.
     Learn(Box<LearnArgs>),
-    /// Exit with 0 if a proxy answers, else with 1: for health checks of containers.
+    /// Exit with 0 if a proxy answers, otherwise with 1: for health checks of containers.
     Health(HealthArgs),
-    /// Print a manual page, or what completes these words in a shell.
+    /// Print a manual page, or completions for a shell.
     Generate(GenerateArgs),
 }
 
@@ -112,11 +112,11 @@ pub struct HealthArgs {
 /// The words after `generate`.
 #[derive(Args)]
 pub struct GenerateArgs {
-    /// What to print.
+    /// Text to print.
     pub what: Generated,
 }
 
-/// What can be made of the flags.
+/// A text that is made from the flags.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Generated {
     /// For `man`.
@@ -178,7 +178,7 @@ impl Generated {
     /// Writes it.
     ///
     /// # Errors
-    /// When `out` does not take it.
+    /// `out` does not take it.
     pub fn write(self, out: &mut impl io::Write) -> io::Result<()> {
         let mut command = Cli::command();
         let shell = match self {

@@ -11,16 +11,16 @@ use super::values::{YEAR_MS, duration_within, switch};
 use super::{InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, SentinelAddr, sentinel};
 use crate::names::lock_names::LockNames;
 
-/// Where everything goes that is no lock.
+/// The Redis for everything that is not a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Where that Redis is, and how to log in to it.
+    /// Its address and login.
     pub address: DataAddr,
-    /// What goes to the masters instead.
+    /// The names that go to the masters instead.
     pub locks: LockNames,
     /// Old instances of the application still take their locks here, so that each claim has to as well.
     pub has_locks: bool,
-    /// A pattern that matches nothing for so long, while there are requests, is warned of; zero: none is.
+    /// The time with requests but without a match after which a pattern is warned about; zero: never.
     pub warn_unmatched_after: Duration,
 }
 
@@ -39,7 +39,7 @@ pub struct DataAddr {
     pub db: u32,
 }
 
-/// How an instance is reached.
+/// The way to an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// By TCP, perhaps with TLS over it.
@@ -50,7 +50,7 @@ pub enum Place {
     Sentinel(SentinelAddr),
 }
 
-/// Why a text is not the address of the data Redis. As [`InvalidMasterAddr`], it never quotes the text.
+/// The reason why a text is not the address of the data Redis. As [`InvalidMasterAddr`], it never quotes the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum InvalidDataAddr {
@@ -138,7 +138,7 @@ impl fmt::Display for DataAddr {
 }
 
 impl Data {
-    /// So much traffic has a lock somewhere, mostly.
+    /// Traffic for this long mostly has a lock somewhere.
     pub const WARN_UNMATCHED_AFTER: Duration = Duration::from_secs(3600);
 
     /// The lines that tell an operator where everything goes.
@@ -152,7 +152,7 @@ impl Data {
         [format!("data: {}", self.address), locks]
     }
 
-    /// What was typed, if a data Redis was named.
+    /// The data Redis, if one was named.
     ///
     /// # Errors
     /// Its address is malformed or a master's, or patterns were named without it.

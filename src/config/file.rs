@@ -10,7 +10,7 @@ use super::setting::{Setting, Shape};
 use super::table;
 use super::typed::Typed;
 
-/// Why a settings file could not be read.
+/// The reason why a settings file could not be read.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum UnreadableFile {

@@ -1,4 +1,4 @@
-//! What was typed for `learn`.
+//! The settings of `learn`.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::{InvalidSetting, Settings, access};
 /// Settings without masters, of which no client is asked for anything: the data Redis does that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learning {
-    /// Where to listen, how to reach the data Redis, and the limits for clients.
+    /// The addresses to listen on, the data Redis, and the limits for clients.
     pub settings: Settings,
-    /// How long to watch; `None` is until it is interrupted.
+    /// The time to watch; `None` is until it is interrupted.
     pub span: Option<Duration>,
 }
 
@@ -19,8 +19,8 @@ impl Learning {
     /// The meaning of what was typed. What is meant for a proxy with masters may stay there.
     ///
     /// # Errors
-    /// The first value that is malformed or out of its range, no data Redis, or an address at which any host would get at
-    /// the data Redis.
+    /// The first value that is malformed or out of its range, no data Redis, or an address at which any host would
+    /// reach the data Redis.
     pub fn from_typed(typed: &Typed, span: Option<&str>) -> Result<Self, InvalidSetting> {
         if typed.given("data").is_none() {
             return Err(InvalidSetting::new(

@@ -1,4 +1,4 @@
-//! What can change while the proxy runs: by SIGHUP, which has the settings read again, or by `CONFIG SET`.
+//! The settings that can change while the proxy runs: by SIGHUP, which has them read again, or by `CONFIG SET`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use crate::acl::Users;
 /// The part of [`super::Settings`] that can change. All that is here is looked up when it is needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
-    /// What becomes of a lock that is claimed without a TTL.
+    /// The treatment of a lock that is claimed without a TTL.
     pub no_ttl: NoTtl,
     /// The password that clients must give with `AUTH` or `HELLO`.
     pub requirepass: Option<Secret>,
-    /// Who may log in, the default user with that password among them.
+    /// The users that may log in, among them the default user with that password.
     pub users: Arc<Users>,
-    /// How many clients may be connected at a time.
+    /// The maximum number of connected clients.
     pub max_clients: usize,
-    /// How many of them may be logged in as one user; `None` is no limit.
+    /// The maximum number of clients logged in as one user; `None` is no limit.
     pub max_clients_per_user: Option<usize>,
-    /// Clients that send nothing for so long are disconnected; zero: never (`timeout` of redis.conf).
+    /// The silence after which a client is disconnected; zero: never (`timeout` in redis.conf).
     pub timeout: Duration,
-    /// After so much silence TCP asks whether a client is still there; zero: never (`tcp-keepalive` there).
+    /// The silence after which TCP probes a client; zero: never (`tcp-keepalive` there).
     pub tcp_keepalive: Duration,
-    /// A client with more unread replies, in bytes, is disconnected (`client-output-buffer-limit` there).
+    /// The bytes of unread replies beyond which a client is disconnected (`client-output-buffer-limit` there).
     pub max_output_bytes: usize,
-    /// Clients that take more memory together are disconnected, the greediest first (`maxmemory-clients` there).
+    /// The memory of all clients beyond which the greediest are disconnected (`maxmemory-clients` there).
     pub max_memory_clients: MemoryLimit,
-    /// Requests that took longer are noted, in microseconds; 0: all, negative: none.
+    /// The microseconds beyond which a request is noted; 0: all are, negative: none is.
     pub slowlog_log_slower_than: i64,
-    /// How many are kept.
+    /// The number of those notes to keep.
     pub slowlog_max_len: usize,
-    /// How long the proxy may finish what is in flight once it was told to stop.
+    /// The time to finish requests in flight when told to stop.
     pub drain_timeout: Duration,
     /// Whether `FLUSHDB` and `FLUSHALL` are allowed.
     pub allow_flush: bool,
@@ -63,10 +63,10 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Gives the setting called `name` the meaning of `text`; `None`: there is no such setting here.
+    /// Sets the setting called `name` to the meaning of `text`; `None`: it is not one that can change so.
     ///
     /// # Errors
-    /// What would have been right, to be read after the name and the text.
+    /// The text is wrong; the reason is to be read after the name and the text.
     pub fn set(&mut self, name: &str, text: &str) -> Option<Result<(), String>> {
         let (_, access) = table::live().find(|(known, _)| *known == name)?;
         access.set.map(|set| set(self, text))

@@ -1,5 +1,5 @@
-//! Address of a master, and the login for it: `host:port`, `redis://user:password@host:port`, or the same over TLS with
-//! `rediss://`.
+//! The address and login of a master: `host:port`, `redis://user:password@host:port`, or the same by TLS
+//! with `rediss://`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +46,7 @@ impl fmt::Display for MasterAddr {
     }
 }
 
-/// Reason why a text is not the address of a master.
+/// The reason why a text is not the address of a master.
 ///
 /// No variant carries the text itself: it may hold a password, even where the URL is split wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Maximum memory of all clients together: in bytes, or as a share of the memory that the process may have.
+//! The limit of the memory of all clients: bytes, or a share of what the process may have.
 
 use std::fmt;
 

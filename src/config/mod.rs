@@ -1,5 +1,7 @@
-//! What the flags mean. A [`Settings`] is checked when it is made; past this file nobody has to ask
-//! again whether a value makes sense.
+//! The settings: the words that were typed, and their meaning.
+//!
+//! [`table::SETTINGS`] has a row for each. A [`Settings`] is checked when it is made; outside of this room
+//! nobody has to ask again whether a value makes sense.
 
 mod access;
 pub mod command_line;
@@ -44,29 +46,29 @@ pub use tls::{MasterTls, TlsListen};
 pub struct Settings {
     /// The independent masters, 1 to 31 of them, no two at the same address.
     pub masters: Vec<MasterAddr>,
-    /// Where everything goes that is no lock; `None`: all keys are locks.
+    /// The Redis for everything that is not a lock; `None`: all keys are locks.
     pub data: Option<Data>,
     /// `host:port` to accept clients on; port 0 lets the system choose, `None` is nowhere.
     pub listen: Option<String>,
-    /// Where to accept clients by TLS.
+    /// The address and certificates for clients that use TLS.
     pub tls: Option<TlsListen>,
-    /// Where to accept clients of this host.
+    /// The socket for clients on this host.
     pub unix_socket: Option<UnixSocket>,
-    /// How masters with `rediss://` are known.
+    /// The certificates for masters with `rediss://`.
     pub master_tls: MasterTls,
     /// `host:port` for operators; `None` is nowhere.
     pub admin: Option<String>,
     /// Names by which operators ask that port. One that begins with a dot stands for all that end with it.
     pub admin_host: Vec<String>,
-    /// How long a verdict waits for a minority of masters that is silent.
+    /// The time that a verdict waits for a silent minority of masters.
     pub vote_timeout: Duration,
-    /// How long a client waits while a quorum of masters is silent.
+    /// The time that a client waits for a silent quorum of masters.
     pub patience: Duration,
     /// The longest TTL a client may ask for; `None` accepts all that Redis accepts.
     pub max_ttl: Option<Duration>,
     /// The clock drift factor of Redlock: how far apart the rates of two clocks may be.
     pub drift: f64,
-    /// How often a claim in which nobody won is tried again.
+    /// The number of retries of a claim that nobody won.
     pub split_vote_retries: u32,
     /// The longest random pause before such a retry.
     pub split_vote_delay: Duration,
@@ -74,16 +76,16 @@ pub struct Settings {
     pub protected_mode: bool,
     /// The largest request, headers included, in bytes.
     pub max_request_bytes: usize,
-    /// How many threads serve, each with its own event loop and links.
+    /// The number of threads that serve, each with its own event loop and links.
     pub workers: usize,
-    /// How long a master that has forgotten its locks must not vote when they cannot be copied to it; `None`
+    /// The time that a master that has forgotten its locks must not vote when they cannot be copied to it; `None`
     /// is the longest TTL, or [`Settings::RESTART_WAIT`].
     pub restart_wait: Option<Duration>,
     /// Whether masters that are all young vote at once.
     pub cold_start: ColdStart,
-    /// Where a running proxy hands over to its successor; `None` is nowhere.
+    /// The socket at which a running proxy hands over to its successor; `None` is nowhere.
     pub handover: Option<PathBuf>,
-    /// What can change while the proxy runs, as it is at the start.
+    /// The settings that can change while the proxy runs, as they are at the start.
     pub live: Live,
 }
 
@@ -92,11 +94,11 @@ pub struct Settings {
 pub struct UnixSocket {
     /// Its path.
     pub path: PathBuf,
-    /// Who may connect, as in `chmod`; `None` is as the umask says.
+    /// Its mode, as in `chmod`; `None` is as the umask says.
     pub mode: Option<u32>,
 }
 
-/// One sentence about what is wrong with a setting.
+/// One sentence about a wrong setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSetting(String);
@@ -106,14 +108,14 @@ impl InvalidSetting {
         Self(sentence.into())
     }
 
-    /// Why `word` cannot be the value of the setting called `name`.
+    /// A `word` that cannot be the value of the setting called `name`.
     fn of(name: &str, word: &str, why: &str) -> Self {
         Self(format!("{name} `{word}` {why}"))
     }
 }
 
 impl Settings {
-    /// How long a client waits while a quorum is silent: not less than for a minority.
+    /// The time that a client waits for a silent quorum: not less than for a minority.
     pub fn patience(&self) -> Duration {
         self.patience.max(self.vote_timeout)
     }
@@ -152,10 +154,10 @@ impl Settings {
         }
     }
 
-    /// How long a master waits unless that or a longest TTL is set.
+    /// The time that a master waits unless that or a longest TTL is set.
     pub const RESTART_WAIT: Duration = Duration::from_secs(60);
 
-    /// How long a master that has forgotten its locks must not vote, when they cannot be copied to it.
+    /// The time that a master that has forgotten its locks must not vote when they cannot be copied to it.
     pub fn restart_wait(&self) -> Duration {
         self.restart_wait.or(self.max_ttl).unwrap_or(Self::RESTART_WAIT)
     }
@@ -209,7 +211,7 @@ impl Settings {
         lines
     }
 
-    /// Why this number of masters is a doubtful choice, if it is one.
+    /// The reason why this number of masters is a doubtful choice, if it is one.
     pub fn warning(&self) -> Option<String> {
         match self.masters.len() {
             1 => Some("with 1 master no lock can be taken while it is down: use 3 or 5".to_owned()),

@@ -6,14 +6,14 @@ use std::fmt;
 use super::master_addr::{parse_credentials, split_host_port};
 use super::{InvalidDataAddr, InvalidMasterAddr, MasterAddr, Secret};
 
-/// Sentinels to ask for the address of a Redis, and its name.
+/// The sentinels that know the address of a Redis, and its name.
 ///
 /// Displays without passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentinelAddr {
     /// The sentinels, at least one, in the order in which they were named.
     pub sentinels: Vec<MasterAddr>,
-    /// Name of the Redis among them: `sentinel monitor NAME ...` in `sentinel.conf`.
+    /// Their name for the Redis: `sentinel monitor NAME ...` in `sentinel.conf`.
     pub name: String,
     /// The password of the sentinels themselves (`requirepass` in `sentinel.conf`).
     pub password: Option<Secret>,
@@ -25,7 +25,7 @@ pub struct SentinelAddr {
 pub(super) type Login = (Option<String>, Option<Secret>);
 
 impl SentinelAddr {
-    /// Returns the address of the Redis, from a sentinel's answer.
+    /// The address of the Redis, made from the answer of a sentinel.
     pub fn master_at(&self, host: &str, port: u16) -> MasterAddr {
         let host = host.to_ascii_lowercase();
         MasterAddr { host, port, user: None, password: None, is_tls: self.is_tls }
@@ -82,7 +82,7 @@ fn sentinel(is_tls: bool, text: &str) -> Result<MasterAddr, InvalidMasterAddr> {
 const SCHEME: &str = "sentinel://";
 const TLS_SCHEME: &str = "rediss+sentinel://";
 
-/// Port of a sentinel unless its configuration sets another.
+/// The port of a sentinel unless its configuration says otherwise.
 const SENTINEL_PORT: u16 = 26379;
 
 #[cfg(test)]

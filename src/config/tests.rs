@@ -61,7 +61,7 @@ fn values_out_of_range_are_refused_by_name() {
     }
 }
 
-/// What is added to an instant or handed to a master must not wrap there.
+/// A value that is added to an instant or handed to a master must not wrap there.
 #[test]
 fn numbers_beyond_all_bounds_are_refused_with_one_sentence() {
     let extremes = ["18446744073709551615", "-9223372036854775808", "1e308", "inf", "NaN"];

@@ -1,4 +1,4 @@
-//! TLS settings: for clients and masters, with their certificates.
+//! TLS towards clients and masters, and the certificates for it.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub struct TlsListen {
     pub files: server::Files,
 }
 
-/// TLS for masters with `rediss://`.
+/// The certificates for masters with `rediss://`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MasterTls {
     /// The certificates.
@@ -26,7 +26,7 @@ pub struct MasterTls {
 }
 
 impl TlsListen {
-    /// Returns the typed settings, if TLS was asked for.
+    /// The TLS for clients, if it was asked for.
     ///
     /// # Errors
     /// Returns an error if a setting that belongs to it is missing, or makes no sense without it.
