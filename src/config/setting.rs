@@ -119,9 +119,11 @@ impl Setting {
 
     /// The default is only told: if clap knew it, it would hide the file's settings.
     fn full_help(&self) -> StyledStr {
-        match self.default {
-            "" => self.help.into(),
-            default => format!("{}. [default: {default}]", self.help).into(),
+        let help = self.help;
+        match (self.shape, self.default) {
+            (Shape::List, _) => format!("{help}; repeat the flag or separate by commas").into(),
+            (_, "") => help.into(),
+            (_, default) => format!("{help}. [default: {default}]").into(),
         }
     }
 

@@ -35,10 +35,7 @@ const fn shown(show: fn(&Settings) -> String) -> Field {
 /// All settings, in the order of the help.
 pub static SETTINGS: &[Setting] = &[
     list("masters", "HOST:PORT")
-        .help(
-            "Master: host:port, redis:// or (over TLS) rediss://user:password@host:port; repeat \
-             the flag or separate by commas",
-        )
+        .help("Master: host:port, redis:// or (over TLS) rediss://user:password@host:port")
         .flag("master")
         .field(Field::Fixed(Access {
             show: |it| joined(&it.masters),
@@ -61,22 +58,13 @@ pub static SETTINGS: &[Setting] = &[
     one("data-sentinel-password-file", "FILE")
         .help("File with the password of the sentinels themselves, if --data names some"),
     list("lock-keys", "PATTERN")
-        .help(
-            "With --data, the keys that are locks, such as lock:*; repeat the flag or separate by \
-             commas",
-        )
+        .help("With --data, the keys that are locks, such as lock:*")
         .field(shown(|it| patterns(it.data.as_ref().map(|data| &data.locks.keys)))),
     list("lock-channels", "PATTERN")
-        .help(
-            "With --data, the channels that belong to locks; repeat the flag or separate by \
-             commas",
-        )
+        .help("With --data, the channels that belong to locks")
         .field(shown(|it| patterns(it.data.as_ref().map(|data| &data.locks.channels)))),
     toggle("also-claim-on-data")
-        .help(
-            "Take every lock on the data Redis as well, while old instances of the application \
-             still lock there",
-        )
+        .help("Take every lock on the data Redis as well, while old instances still lock there")
         .default("false")
         .field(shown(|it| it.data.as_ref().is_some_and(|data| data.has_locks).to_string())),
     one("warn-unmatched-after", "DURATION")
@@ -109,10 +97,7 @@ pub static SETTINGS: &[Setting] = &[
             or_none(&authorities.map(|path| path.display()))
         })),
     one("tls-auth-clients", "RULE")
-        .help(
-            "Whether clients must present a certificate: yes (if not set, with \
-             --tls-ca-cert-file), optional or no",
-        )
+        .help("Client certificates: yes (if not set, with --tls-ca-cert-file), optional or no")
         .field(shown(|it| or_none(&it.tls.as_ref().map(|tls| tls.files.auth_clients)))),
     one("unixsocket", "PATH")
         .help("Unix socket for clients on this host, in addition to --listen")
@@ -127,10 +112,7 @@ pub static SETTINGS: &[Setting] = &[
     one("master-password-file", "FILE")
         .help("File with the password for masters whose URL has none"),
     one("master-tls-ca-cert-file", "FILE")
-        .help(
-            "Authorities that sign the certificates of rediss:// masters; if not set, those of \
-             the system",
-        )
+        .help("Authorities of the certificates of rediss:// masters; if not set, the system's")
         .field(shown(|it| {
             or_none(&it.master_tls.files.authorities.as_ref().map(|it| it.display()))
         })),
@@ -147,10 +129,7 @@ pub static SETTINGS: &[Setting] = &[
         .help("HTTP address of metrics and the status page for operators")
         .field(field!(Fixed.admin, unless("", listen_address), or_none)),
     list("admin-host", "NAME")
-        .help(
-            "Hostname under which operators reach that address, in addition to IP addresses and \
-             localhost; repeat the flag or separate by commas",
-        )
+        .help("Hostname by which operators reach it, in addition to IP addresses and localhost")
         .field(shown(|it| joined(&it.admin_host))),
     one("vote-timeout", "DURATION")
         .help("Time that a verdict waits for a silent minority of masters")
@@ -271,10 +250,7 @@ pub static SETTINGS: &[Setting] = &[
             of: |it| shown_duration(&it.restart_wait())
         )),
     one("cold-start", "RULE")
-        .help(
-            "Treatment of masters that were all started a short while ago: trust them to vote at \
-             once, or wait",
-        )
+        .help("Masters that were all started a short while ago: trust them to vote, or wait")
         .default("trust")
         .field(field!(Fixed.cold_start, ColdStart::read, ColdStart::to_string)),
     one("drain-timeout", "DURATION")
