@@ -261,7 +261,9 @@ fn learn(typed: &Typed, args: &LearnArgs) -> Result<(), Failure> {
 fn check_health(typed: &Typed, args: &HealthArgs) -> Result<(), Failure> {
     let place = match (&args.connect, typed.word("listen"), typed.word("unixsocket")) {
         (Some(address), ..) => health::HealthTarget::Tcp(address.clone()),
-        (None, Some("none"), Some(path)) if !path.is_empty() => health::HealthTarget::Unix(path.into()),
+        (None, Some("none"), Some(path)) if !path.is_empty() => {
+            health::HealthTarget::Unix(path.into())
+        }
         (None, Some("none"), _) => return Err(Failure::usage(NOWHERE_TO_ASK)),
         (None, listen, _) => {
             health::HealthTarget::Tcp(health::reachable(listen.unwrap_or("127.0.0.1:6379")))

@@ -30,7 +30,7 @@ pub struct Data {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataAddr {
     /// The instance.
-    pub place: Place,
+    pub place: DataPlace,
     /// The ACL user; `None` is Redis's `default` user.
     pub user: Option<String>,
     /// The password to send in `AUTH`.
@@ -41,7 +41,7 @@ pub struct DataAddr {
 
 /// The way to an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DataPlace {
     /// By TCP, perhaps with TLS over it.
     Tcp(MasterAddr),
     /// By a socket of this host.
@@ -96,7 +96,7 @@ fn unix(text: &str) -> Result<DataAddr, InvalidDataAddr> {
         Some(("db", number)) => database(number)?,
         _ => return Err(InvalidDataAddr::Option),
     };
-    Ok(DataAddr { place: Place::Unix(path.into()), user: None, password: None, db })
+    Ok(DataAddr { place: DataPlace::Unix(path.into()), user: None, password: None, db })
 }
 
 /// `redis://user:password@host:port/db`, of which all but the database is written as for a master.
@@ -111,7 +111,7 @@ fn tcp(text: &str) -> Result<DataAddr, InvalidDataAddr> {
         number => database(number)?,
     };
     let (user, password) = (master.user.take(), master.password.take());
-    Ok(DataAddr { place: Place::Tcp(master), user, password, db })
+    Ok(DataAddr { place: DataPlace::Tcp(master), user, password, db })
 }
 
 fn by_sentinel(
@@ -119,7 +119,7 @@ fn by_sentinel(
 ) -> Result<DataAddr, InvalidDataAddr> {
     let (sentinel, (user, password), db) = split?;
     let db = if db.is_empty() { 0 } else { database(db)? };
-    Ok(DataAddr { place: Place::Sentinel(sentinel), user, password, db })
+    Ok(DataAddr { place: DataPlace::Sentinel(sentinel), user, password, db })
 }
 
 fn database(number: &str) -> Result<u32, InvalidDataAddr> {
@@ -130,9 +130,9 @@ fn database(number: &str) -> Result<u32, InvalidDataAddr> {
 impl fmt::Display for DataAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Tcp(address) => write!(f, "{address}/{}", self.db),
-            Place::Unix(path) => write!(f, "unix:{}?db={}", path.display(), self.db),
-            Place::Sentinel(sentinel) => write!(f, "{sentinel}/{}", self.db),
+            DataPlace::Tcp(address) => write!(f, "{address}/{}", self.db),
+            DataPlace::Unix(path) => write!(f, "unix:{}?db={}", path.display(), self.db),
+            DataPlace::Sentinel(sentinel) => write!(f, "{sentinel}/{}", self.db),
         }
     }
 }
@@ -168,7 +168,7 @@ impl Data {
         let mut address: DataAddr = text.trim().parse().map_err(invalid)?;
         log_in(&mut address, typed)?;
         log_in_at_sentinels(&mut address.place, typed)?;
-        if let Place::Tcp(data) = &address.place
+        if let DataPlace::Tcp(data) = &address.place
             && masters.iter().any(|master| master.host == data.host && master.port == data.port)
         {
             return Err(InvalidSetting(format!(
@@ -237,10 +237,10 @@ fn log_in(address: &mut DataAddr, typed: &Typed) -> Result<(), InvalidSetting> {
     Ok(())
 }
 
-fn log_in_at_sentinels(place: &mut Place, typed: &Typed) -> Result<(), InvalidSetting> {
+fn log_in_at_sentinels(place: &mut DataPlace, typed: &Typed) -> Result<(), InvalidSetting> {
     match (place, typed.given("data-sentinel-password-file")) {
         (_, None) => Ok(()),
-        (Place::Sentinel(sentinel), Some(path)) => {
+        (DataPlace::Sentinel(sentinel), Some(path)) => {
             sentinel.password = Some(secret_from("data-sentinel-password-file", path)?);
             Ok(())
         }
@@ -279,7 +279,7 @@ mod tests {
         let data = parsed("rediss://al:p%2Fw@h:1/7");
         assert_eq!((data.user.as_deref(), data.db), (Some("al"), 7));
         assert_eq!(data.password.as_ref().map(Secret::expose), Some("p/w"));
-        assert!(matches!(data.place, Place::Tcp(address) if address.is_tls));
+        assert!(matches!(data.place, DataPlace::Tcp(address) if address.is_tls));
     }
 
     #[test]

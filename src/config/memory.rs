@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_bytes_or_a_share() {
-        let read = |text| MemoryLimit::read(text);
+        let read = |text| MemoryLimit::parse(text);
         assert_eq!(read("0"), Ok(MemoryLimit::Bytes(0)));
         assert_eq!(read("256mb"), Ok(MemoryLimit::DEFAULT));
         assert_eq!(read("5%").map(|limit| limit.bytes_of(1000)), Ok(50));

@@ -29,7 +29,7 @@ use crate::decision::quorum::{MAX_MASTERS, Quorum};
 use self::setting::Access;
 use self::typed::Typed;
 
-pub use data::{Data, DataAddr, InvalidDataAddr, Place};
+pub use data::{Data, DataAddr, DataPlace, InvalidDataAddr};
 pub use file::UnreadableFile;
 pub use learning::Learning;
 pub use live::Live;

@@ -220,7 +220,7 @@ pub static SETTINGS: &[Setting] = &[
              percentage, or 0 for no limit",
         )
         .default("256mb")
-        .field(field!(Live.max_memory_clients, MemoryLimit::read, MemoryLimit::to_string)),
+        .field(field!(Live.max_memory_clients, MemoryLimit::parse, MemoryLimit::to_string)),
     one("slowlog-log-slower-than", "MICROSECONDS")
         .help("Duration beyond which SLOWLOG records a request; 0 records all, -1 none")
         .shape(Shape::Signed)
