@@ -19,7 +19,7 @@ use redlock_proxy::cli::logging::{self, Log};
 use redlock_proxy::cli::reload::{ReadSettings, Reload};
 use redlock_proxy::cli::{check, health, settle, signals, upgrade};
 use redlock_proxy::config::command_line::{
-    self, Action, Cli, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs,
+    self, CliAction, Cli, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs,
 };
 use redlock_proxy::config::typed::Typed;
 use redlock_proxy::config::{InvalidSetting, Learning, LogFormat, MasterAddr, Settings};
@@ -57,12 +57,12 @@ fn run(cli: Cli) -> Result<(), Failure> {
         None if cli.test_config => test_config(&typed),
         Some(_) if cli.test_config => Err(Failure::usage("--test-config takes no subcommand")),
         None => serve(cli),
-        Some(Action::Dev(_)) => dev(cli, typed),
-        Some(Action::Health(args)) => check_health(&typed, args),
-        Some(Action::Check(_)) => check_masters(&typed),
-        Some(Action::Settle(args)) => settle_key(&typed, args),
-        Some(Action::Learn(args)) => learn(&typed, args),
-        Some(Action::Generate(args)) => generate(args.what),
+        Some(CliAction::Dev(_)) => dev(cli, typed),
+        Some(CliAction::Health(args)) => check_health(&typed, args),
+        Some(CliAction::Check(_)) => check_masters(&typed),
+        Some(CliAction::Settle(args)) => settle_key(&typed, args),
+        Some(CliAction::Learn(args)) => learn(&typed, args),
+        Some(CliAction::Generate(args)) => generate(args.what),
     }
 }
 
@@ -117,7 +117,7 @@ fn certificates(settings: &Settings) -> Result<Certificates, Failure> {
 }
 
 fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
-    let Some(Action::Dev(args)) = &cli.action else { return Ok(()) };
+    let Some(CliAction::Dev(args)) = &cli.action else { return Ok(()) };
     let bound = if !typed.has("admin") { Some(bind_dev_admin()?) } else { None };
     let admin = bound.as_ref().map(|(at, _)| at.clone());
     let count = args.masters.into();
@@ -172,7 +172,7 @@ fn dev_settings(
 ) -> Result<(Settings, LogFormat), String> {
     let typed = cli.settings().map_err(|why| why.to_string())?;
     let mut typed = Typed::of("allow-flush", "true").or(typed);
-    if let Some(Action::Dev(DevArgs { listen: Some(listen), .. })) = &cli.action {
+    if let Some(CliAction::Dev(DevArgs { listen: Some(listen), .. })) = &cli.action {
         typed = Typed::of("listen", listen).or(typed);
     }
     if typed.given("data").is_none() {

@@ -24,7 +24,7 @@ pub struct Cli {
     pub test_config: bool,
     /// The task, if it is not to serve.
     #[command(subcommand)]
-    pub action: Option<Action>,
+    pub action: Option<CliAction>,
 }
 
 /// Settings, and a file with more of them.
@@ -43,7 +43,7 @@ const WITH_SETTINGS: [&str; 3] = ["check", "settle", "learn"];
 
 /// A task other than to serve the configured masters.
 #[derive(Subcommand)]
-pub enum Action {
+pub enum CliAction {
     /// Start local masters, a data Redis and a proxy in front of them, to try it out (settings go before `dev`).
     Dev(DevArgs),
     /// Query every master once, print a table, and exit with 1 if a proxy could not serve with them.
@@ -153,7 +153,7 @@ impl Cli {
     /// # Errors
     /// There is a configuration file, and it cannot be read.
     pub fn settings(&self) -> Result<Typed, UnreadableFile> {
-        let after = self.action.as_ref().and_then(Action::given);
+        let after = self.action.as_ref().and_then(CliAction::given);
         let layers = || after.into_iter().chain([&self.given]);
         let config = layers().find_map(|given| given.config.as_deref());
         let file = config.map(Typed::read_file).transpose()?;
@@ -162,7 +162,7 @@ impl Cli {
     }
 }
 
-impl Action {
+impl CliAction {
     /// The settings after the name of a subcommand.
     fn given(&self) -> Option<&Given> {
         match self {
