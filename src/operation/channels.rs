@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use redis_protocol::resp3::types::BytesFrame;
 
 use super::Asked;
 use super::behaviour::Behaviour;
@@ -107,19 +106,23 @@ impl Channels {
         self.answered.insert(master);
     }
 
-    fn items(&mut self, items: &[BytesFrame]) {
+    fn items(&mut self, items: &[Answer<'_>]) {
         if let What::Subscribers { .. } = self.what {
             for (place, pair) in items.chunks_exact(2).enumerate() {
-                if let BytesFrame::Number { data: count, .. } = pair[1] {
+                if let Answer::Int(count) = pair[1] {
                     self.at_least(place, count);
                 }
             }
         } else {
-            let names = items.iter().filter_map(|item| match item {
-                BytesFrame::BlobString { data: name, .. } => Some(name.clone()),
-                _ => None,
-            });
-            self.names.extend(names.filter(|name| !is_reserved(name)));
+            items.iter().for_each(|item| self.name(item));
+        }
+    }
+
+    fn name(&mut self, item: &Answer<'_>) {
+        let Answer::Bulk(name) = *item else { return };
+        // Most names were told by another master already.
+        if !is_reserved(name) && !self.names.contains(name) {
+            self.names.insert(Bytes::copy_from_slice(name));
         }
     }
 

@@ -22,7 +22,6 @@ use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
-use redis_protocol::resp3::types::BytesFrame;
 
 /// The client's own words for the outcomes.
 #[derive(Clone, Debug)]
@@ -251,10 +250,7 @@ fn held(answer: Option<&Answer<'_>>) -> Option<(Tag, Option<i64>)> {
     match answer? {
         Answer::Bulk(tag) => Some((held_as(tag), None)),
         Answer::Array(later) => match &later.elements()?[..] {
-            [
-                BytesFrame::BlobString { data: tag, .. },
-                BytesFrame::Number { data: left_ms, .. },
-            ] => Some((held_as(tag), Some(*left_ms))),
+            [Answer::Bulk(tag), Answer::Int(left_ms)] => Some((held_as(tag), Some(*left_ms))),
             _ => None,
         },
         _ => None,

@@ -1,17 +1,10 @@
 //! Reads masters' replies (RESP3).
 //!
-//! Replies of the hot path (`+OK`, `:1`, `_`, a short string) are read in place. Nested ones stay bytes until their
-//! parts are needed. Those go through `redis-protocol`, whose decoder recurses without a limit, so replies that are
-//! too deep are refused.
-
-use bytes::Bytes;
-use redis_protocol::resp3::{decode::complete::decode_bytes, types::BytesFrame};
+//! The replies of the hot path (`+OK`, `:1`, `_`, a short string) are read in place. Nested ones stay bytes until
+//! somebody wants their parts, and those are cut out one level at a time: no depth of nesting takes more stack than
+//! another.
 
 use super::flat::{self, Element, Malformed, integer};
-
-/// Maximum nesting of a reply whose parts are needed. Our own requests go no deeper than `{type, value, ttl}` and the
-/// page of a `SCAN`.
-const MAX_DEPTH: usize = 8;
 
 /// A master's reply, borrowed from the read buffer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,35 +35,32 @@ impl<'a> Nested<'a> {
         self.0
     }
 
-    /// Returns the elements, unless they nest deeper than our own requests need.
-    pub fn elements(self) -> Option<Vec<BytesFrame>> {
-        if depth(self.0)? > MAX_DEPTH {
-            return None;
-        }
-        match decode_bytes(&Bytes::copy_from_slice(self.0)) {
-            Ok(Some((BytesFrame::Array { data, .. }, _))) => Some(data),
-            _ => None,
-        }
+    /// Its elements, borrowed from it; `None` when one of them is no reply.
+    pub fn elements(self) -> Option<Vec<Answer<'a>>> {
+        flat::items(self.0)?.into_iter().map(Answer::of_frame).collect()
     }
 }
 
-/// Returns the nesting depth of a whole frame.
-fn depth(frame: &[u8]) -> Option<usize> {
-    let (mut open, mut deepest) = (Vec::new(), 0);
-    for element in flat::elements(frame) {
-        while open.last() == Some(&0) {
-            open.pop();
-        }
-        if let Some(missing) = open.last_mut() {
-            *missing -= 1;
-        }
-        let children = element.children().ok()?;
-        if children > 0 {
-            open.push(children);
-            deepest = deepest.max(open.len());
-        }
+impl<'a> Answer<'a> {
+    /// A frame that is known to be whole.
+    fn of_frame(frame: &'a [u8]) -> Option<Self> {
+        let first = flat::element(frame).ok()??;
+        Self::read(&first, frame).ok()
     }
-    Some(deepest)
+
+    /// A whole frame, by its first element.
+    fn read(first: &Element<'a>, frame: &'a [u8]) -> Result<Self, Malformed> {
+        Ok(match (first.marker, first.body) {
+            (b'+', _) => Self::Simple(first.line),
+            (b'-', _) => Self::Error(first.line),
+            (b'!', Some(error)) => Self::Error(error),
+            (b':', _) => Self::Int(integer(first.line)?),
+            (b'$', Some(bytes)) => Self::Bulk(bytes),
+            _ if first.is_null() => Self::Nil,
+            (b'*', _) => Self::Array(Nested(frame)),
+            _ => Self::Other,
+        })
+    }
 }
 
 /// Position in an incomplete reply.
@@ -96,14 +86,14 @@ impl Decoder {
             return Ok(Some(vote));
         }
         let Some(first) = flat::element(buf)? else { return Ok(None) };
-        if first.children()? == 0 {
-            return Ok(Some((scalar(&first)?, first.bytes)));
-        }
-        let Some(len) = self.walk(buf)? else { return Ok(None) };
-        let bytes = &buf[..len];
-        let answer =
-            if first.marker == b'*' { Answer::Array(Nested(bytes)) } else { Answer::Other };
-        Ok(Some((answer, bytes)))
+        let bytes = match first.children()? {
+            0 => first.bytes,
+            _ => match self.walk(buf)? {
+                Some(len) => &buf[..len],
+                None => return Ok(None),
+            },
+        };
+        Ok(Some((Answer::read(&first, bytes)?, bytes)))
     }
 
     /// Returns the number of bytes surely missing from the reply in `buf`. The actual number may be larger.
@@ -136,22 +126,10 @@ fn usual_vote(buf: &[u8]) -> Option<(Answer<'_>, &[u8])> {
     }
 }
 
-fn scalar<'a>(element: &Element<'a>) -> Result<Answer<'a>, Malformed> {
-    Ok(match (element.marker, element.body) {
-        (b'+', _) => Answer::Simple(element.line),
-        (b'-', _) => Answer::Error(element.line),
-        (b'!', Some(error)) => Answer::Error(error),
-        (b':', _) => Answer::Int(integer(element.line)?),
-        (b'$', Some(bytes)) => Answer::Bulk(bytes),
-        _ if element.is_null() => Answer::Nil,
-        (b'*', _) => Answer::Array(Nested(element.bytes)),
-        _ => Answer::Other,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use redis_protocol::resp3::{decode::complete, types::OwnedFrame};
 
     use super::*;
 
@@ -187,20 +165,96 @@ mod tests {
     }
 
     #[test]
-    fn endless_nesting_is_passed_on_but_not_taken_apart() {
+    fn endless_nesting_is_taken_apart_one_level_at_a_time() {
         let mut bytes = b"*1\r\n".repeat(8000);
         bytes.extend_from_slice(b":1\r\n");
         let Ok(Some((Answer::Array(nested), len))) = decode(&bytes) else { panic!("an array") };
-        assert_eq!((nested.elements(), len), (None, bytes.len()));
+        assert_eq!(len, bytes.len());
+        let elements = nested.elements().expect("one array");
+        let [Answer::Array(inner)] = elements[..] else { panic!("one array") };
+        assert_eq!(inner.bytes(), &bytes[4..]);
     }
 
     #[test]
-    fn elements_side_by_side_are_not_deep() {
-        assert_eq!(depth(b"*2\r\n*1\r\n:1\r\n*1\r\n:1\r\n"), Some(2));
-        assert_eq!(depth(b"*0\r\n"), Some(0));
+    fn an_array_with_nonsense_in_it_has_no_elements() {
+        assert_eq!(Nested(b"*2\r\n:1\r\n:x\r\n").elements(), None);
+        assert_eq!(Nested(b"*0\r\n").elements(), Some(vec![]));
+    }
+
+    /// Replies of every kind, nested in each other.
+    fn frames() -> impl Strategy<Value = Vec<u8>> {
+        let texts = [
+            "+OK",
+            "+",
+            "-ERR x",
+            "_",
+            "$0\r\n",
+            "#t",
+            ",1.5",
+            "(123",
+            "=5\r\ntxt:a",
+            "!5\r\nERR x",
+        ];
+        let scalar = prop_oneof![
+            proptest::sample::select(texts.to_vec())
+                .prop_map(|text| format!("{text}\r\n").into_bytes()),
+            any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
+            proptest::collection::vec(any::<u8>(), 0..9).prop_map(|bytes| {
+                [format!("${}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat()
+            }),
+        ];
+        scalar.prop_recursive(6, 48, 6, |inner| {
+            let parts = proptest::collection::vec(inner.clone(), 0..6);
+            let array = parts.prop_map(|parts| frame("*", &parts));
+            // The other decoder wants words for fields.
+            let field = inner.prop_map(|value| [b"%1\r\n+field\r\n", &value[..]].concat());
+            prop_oneof![4 => array, 1 => field]
+        })
+    }
+
+    fn frame(marker: &str, parts: &[Vec<u8>]) -> Vec<u8> {
+        [format!("{marker}{}\r\n", parts.len()).as_bytes(), &parts.concat()].concat()
+    }
+
+    /// Compares an answer, and all that is in it, with what the other decoder makes of it.
+    #[track_caller]
+    fn assert_same(answer: Answer<'_>, frame: &OwnedFrame) {
+        match (answer, frame) {
+            (Answer::Simple(ours), OwnedFrame::SimpleString { data, .. })
+            | (Answer::Bulk(ours), OwnedFrame::BlobString { data, .. })
+            | (Answer::Error(ours), OwnedFrame::BlobError { data, .. }) => assert_eq!(ours, data),
+            (Answer::Error(ours), OwnedFrame::SimpleError { data, .. }) => {
+                assert_eq!(ours, data.as_bytes());
+            }
+            (Answer::Int(ours), OwnedFrame::Number { data, .. }) => assert_eq!(ours, *data),
+            (Answer::Nil, OwnedFrame::Null) => {}
+            (Answer::Array(nested), OwnedFrame::Array { data, .. }) => {
+                let elements = nested.elements().expect("elements");
+                assert_eq!(elements.len(), data.len());
+                elements.into_iter().zip(data).for_each(|(ours, theirs)| assert_same(ours, theirs));
+            }
+            (
+                Answer::Other,
+                OwnedFrame::Map { .. }
+                | OwnedFrame::Boolean { .. }
+                | OwnedFrame::Double { .. }
+                | OwnedFrame::BigNumber { .. }
+                | OwnedFrame::VerbatimString { .. },
+            ) => {}
+            (ours, theirs) => panic!("{ours:?} is {theirs:?}"),
+        }
     }
 
     proptest! {
+        #[test]
+        fn another_decoder_finds_the_same_elements(parts in proptest::collection::vec(frames(), 0..6)) {
+            let bytes = frame("*", &parts);
+            let (answer, len) = decode(&bytes).expect("valid").expect("complete");
+            let (theirs, read) = complete::decode(&bytes).expect("valid").expect("complete");
+            prop_assert_eq!((len, read), (bytes.len(), bytes.len()));
+            assert_same(answer, &theirs);
+        }
+
         #[test]
         fn byte_by_byte_is_as_good_as_at_once(values in proptest::collection::vec(any::<i64>(), 0..8)) {
             let mut bytes = format!("*{}\r\n", values.len() + 1).into_bytes();

@@ -1,10 +1,9 @@
 //! The frames that a master sends to a connection that has subscribed (RESP2).
 
 use bytes::Bytes;
-use redis_protocol::resp3::types::BytesFrame;
 
 use crate::catalogue::channel::{Topic, TopicKind};
-use crate::resp::answer;
+use crate::resp::{answer, flat};
 
 /// One frame.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +29,7 @@ impl Frame {
     /// Parses a frame. Returns `None` for frames that a master never sends to the proxy.
     pub(super) fn read(answer: answer::Answer<'_>) -> Option<Self> {
         match answer {
-            answer::Answer::Array(items) => Self::of_items(&items.elements()?),
+            answer::Answer::Array(items) => Self::of_array(items.bytes()),
             answer::Answer::Error(error) => {
                 Some(Self::Answer(Answer::Refused(String::from_utf8_lossy(error).into())))
             }
@@ -38,39 +37,40 @@ impl Frame {
         }
     }
 
-    fn of_items(items: &[BytesFrame]) -> Option<Self> {
-        let (BytesFrame::BlobString { data: word, .. }, rest) = items.split_first()? else {
-            return None;
-        };
+    /// One copy, of which all its strings are parts.
+    fn of_array(array: &[u8]) -> Option<Self> {
+        let whole = Bytes::copy_from_slice(array);
+        let items = flat::items(&whole)?;
+        let (word, rest) = items.split_first()?;
+        let word = flat::bulk(word)?;
         for kind in [TopicKind::Channel, TopicKind::Pattern, TopicKind::Shard] {
             if word == kind.message().as_bytes() {
-                return Self::message(kind, rest);
+                return Self::message(kind, rest, &whole);
             }
             if word == kind.subscribe().as_bytes() {
-                let [BytesFrame::BlobString { data: name, .. }, _] = rest else { return None };
-                let topic = Topic { kind, name: name.clone() };
+                let [name, _] = rest else { return None };
+                let topic = Topic { kind, name: string(name, &whole)? };
                 return Some(Self::Answer(Answer::Subscribed(topic)));
             }
         }
         Some(Self::Answer(Answer::Done))
     }
 
-    fn message(kind: TopicKind, rest: &[BytesFrame]) -> Option<Self> {
-        use BytesFrame::BlobString;
-        let (name, channel, payload) = match rest {
-            [BlobString { data: channel, .. }, BlobString { data: payload, .. }] => {
-                (channel, channel, payload)
-            }
-            [
-                BlobString { data: pattern, .. },
-                BlobString { data: channel, .. },
-                BlobString { data: payload, .. },
-            ] => (pattern, channel, payload),
+    fn message(kind: TopicKind, rest: &[&[u8]], whole: &Bytes) -> Option<Self> {
+        let (name, channel, payload) = match *rest {
+            [channel, payload] => (channel, channel, payload),
+            [pattern, channel, payload] => (pattern, channel, payload),
             _ => return None,
         };
-        let topic = Topic { kind, name: name.clone() };
-        Some(Self::Message { topic, channel: channel.clone(), payload: payload.clone() })
+        let topic = Topic { kind, name: string(name, whole)? };
+        let (channel, payload) = (string(channel, whole)?, string(payload, whole)?);
+        Some(Self::Message { topic, channel, payload })
     }
+}
+
+/// The string that `item` is, which lies in `whole`.
+fn string(item: &[u8], whole: &Bytes) -> Option<Bytes> {
+    flat::bulk(item).map(|bytes| whole.slice_ref(bytes))
 }
 
 #[cfg(test)]
