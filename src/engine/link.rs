@@ -42,8 +42,7 @@ use crate::lua::canonical::Canonical;
 use crate::lua::keyspace;
 use crate::lua::program::ProgramText;
 use crate::lua::residents::Residents;
-use crate::masters::dial::Dial;
-use crate::masters::dial::{BACKOFF, CONNECT_TIMEOUT, backoff};
+use crate::masters::dial::{CONNECT_TIMEOUT, Dial, Pauses};
 use crate::masters::electorate::Electorate;
 use crate::masters::facts::Facts;
 use crate::masters::probe::ProbeError;
@@ -522,7 +521,7 @@ impl Link {
     pub async fn run(self: Rc<Self>, dial: impl Dial, engine: Rc<Engine>) {
         let mut predecessor = None;
         loop {
-            let mut pauses = backoff();
+            let mut pauses = Pauses::default();
             loop {
                 let connected = self.connect(&dial, &mut predecessor, &engine);
                 match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
@@ -535,10 +534,10 @@ impl Link {
                     Ok(Err(down)) => self.not_up(&down),
                     Err(_) => self.not_up(&Down::ConnectTimeout),
                 }
-                tokio::time::sleep(pauses.next().unwrap_or(BACKOFF.1)).await;
+                tokio::time::sleep(pauses.another()).await;
             }
             // A connection that was lost at once must not be retried in a busy loop.
-            tokio::time::sleep(backoff().next().unwrap_or(BACKOFF.0)).await;
+            tokio::time::sleep(Pauses::default().another()).await;
         }
     }
 

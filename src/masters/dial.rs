@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBuilder};
-
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -165,12 +164,23 @@ impl AsyncWrite for Connection {
 /// Time limit for connecting, probing and the handshake together.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// First and longest pause between connection attempts, both before jitter.
-pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// The first and the longest pause before another attempt to connect; both with jitter.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Returns the pauses between connection attempts: exponential with jitter, never ending.
-pub fn backoff() -> impl Iterator<Item = Duration> {
-    let (first, longest) = BACKOFF;
-    let exponential = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest);
-    exponential.with_jitter().without_max_times().build()
+/// Pauses between attempts to connect: exponential, with jitter, without an end.
+pub struct Pauses(ExponentialBackoff);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        let (first, longest) = PAUSES;
+        let exponential = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest);
+        Self(exponential.with_jitter().without_max_times().build())
+    }
+}
+
+impl Pauses {
+    /// The next one.
+    pub fn another(&mut self) -> Duration {
+        self.0.next().unwrap_or(PAUSES.1)
+    }
 }

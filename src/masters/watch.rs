@@ -12,8 +12,8 @@ use std::time::Duration;
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 
-use super::dial::{BACKOFF, CONNECT_TIMEOUT, Dial, backoff};
-use super::electorate::{Electorate, MasterSight};
+use super::dial::{CONNECT_TIMEOUT, Dial, Pauses};
+use super::electorate::{Electorate, Sight};
 use super::older_versions::{self, Announcement};
 use super::probe::{self, ProbeError, connection_info};
 use super::roster::marks::{self, Keys, Marks};
@@ -55,17 +55,16 @@ pub struct MasterWatch {
 impl MasterWatch {
     /// Watches the master forever.
     pub async fn run(self: Rc<Self>, dial: impl Dial) {
-        let mut pauses = backoff();
+        let mut pauses = Pauses::default();
         loop {
-            let ended = self.look(&dial, &mut || pauses = backoff()).await;
+            let ended = self.look(&dial, &mut || pauses = Pauses::default()).await;
             if let Ended::Lost(error) = ended {
                 // The links log connection problems.
                 tracing::debug!(master = %self.address, %error, "cannot look after it");
                 self.electorate.lost_sight(self.master);
             }
-            let pause = pauses.next().unwrap_or(BACKOFF.1);
             let wanted = self.electorate.looks(self.master).is_wanted();
-            let _ = tokio::time::timeout(pause, wanted).await;
+            let _ = tokio::time::timeout(pauses.another(), wanted).await;
         }
     }
 

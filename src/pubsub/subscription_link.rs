@@ -31,7 +31,7 @@ use crate::client::timeslice::{self, TimeSlice};
 use crate::decision::quorum::MasterId;
 use crate::engine::link::{HEARTBEATS, Link};
 use crate::engine::reader::Reader;
-use crate::masters::dial::{BACKOFF, CONNECT_TIMEOUT, Dial, backoff};
+use crate::masters::dial::{CONNECT_TIMEOUT, Dial, Pauses};
 use crate::net::write::poll_flush;
 use crate::operation::request;
 use crate::resp::flat::Malformed;
@@ -173,16 +173,16 @@ impl Feed {
 
     /// Keeps the feed up for as long as anything is subscribed to.
     pub async fn run(self: Rc<Self>, dial: impl Dial, hub: Rc<Hub>) {
-        let mut pauses = backoff();
+        let mut pauses = Pauses::default();
         loop {
             while hub.is_idle() {
                 self.wanted.notified().await;
             }
             let down = self.once(&dial, &hub).await;
             if self.went_down(&down, &hub) {
-                pauses = backoff();
+                pauses = Pauses::default();
             }
-            tokio::time::sleep(pauses.next().unwrap_or(BACKOFF.1)).await;
+            tokio::time::sleep(pauses.another()).await;
         }
     }
 
