@@ -9,35 +9,32 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
+use super::connection::{self, Connection};
 use super::link::Link;
-use super::link::stretch::{PROOF, PROOF_REPLIES};
+use super::proof::{PROOF, PROOF_REPLIES};
 use crate::decision::roster::term::Term;
-use crate::masters::dial::{CONNECT_TIMEOUT, Dial, Stream};
-use crate::operation::request::{self, Number};
+use crate::masters::dial::{CONNECT_TIMEOUT, Dial};
 use crate::resp::answer::Decoder;
 use crate::resp::flat;
-use crate::time::clock::{self, Instant};
+use crate::time::clock;
 
-/// How long an idle connection is kept.
+/// The time for which an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How long a master may say nothing while it owes an answer.
+/// The time for which a master may say nothing while it owes an answer.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked meanwhile whether its votes still count, where nobody waits for longer.
+/// Looks whether its votes still count come at this interval meanwhile, where nobody waits for longer.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// How much is read at once, before others get their turn.
-const READ_BUFFER: usize = 64 << 10;
 
 /// Whoever asks is on one end, the task that has the connection on the other.
 #[derive(Debug)]
 pub struct Lane {
-    /// How many questions are not answered yet.
+    /// Questions that are not answered yet.
     waiting: Cell<usize>,
     questions: mpsc::UnboundedSender<Question>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Question>>>,
@@ -47,14 +44,14 @@ pub struct Lane {
 struct Question {
     db: u32,
     requests: Vec<u8>,
-    /// How many replies these requests have.
+    /// The number of replies that these requests have.
     replies: usize,
     patience: Patience,
     term: Rc<Term>,
     answer: oneshot::Sender<Result<Bytes, Lost>>,
 }
 
-/// How long an answer is waited for.
+/// The time for which an answer is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// As long as the master is heard by the link: a page is made in no time.
@@ -102,7 +99,7 @@ impl Lane {
         answered.await.unwrap_or(Err(Lost::Unreachable))
     }
 
-    /// How many wait for an answer on it.
+    /// The number of those who wait for an answer on it.
     pub fn waiting(&self) -> usize {
         self.waiting.get()
     }
@@ -110,56 +107,66 @@ impl Lane {
     /// Answers for ever. The connection leads to the process that `link` knows, or there is none.
     pub async fn run(self: Rc<Self>, dial: impl Dial, link: Rc<Link>) {
         let Some(mut inbox) = self.inbox.take() else { return };
-        let mut connection = None;
-        loop {
-            let question = match &connection {
-                None => inbox.recv().await,
-                Some(_) => match tokio::time::timeout(IDLE, inbox.recv()).await {
-                    Ok(question) => question,
-                    Err(_) => {
-                        connection = None;
-                        continue;
-                    }
-                },
-            };
-            let Some(mut question) = question else { return };
-            if question.answer.is_closed() {
-                continue;
+        let mut pipe = None;
+        while let Some(mut question) = next(&mut inbox, &mut pipe).await {
+            if !question.answer.is_closed() {
+                let answer = answer(&dial, &link, &mut pipe, &mut question).await;
+                let _ = question.answer.send(answer);
             }
-            let mut requests = std::mem::take(&mut question.requests);
-            requests.extend_from_slice(&PROOF);
-            let request = Request {
-                db: question.db,
-                bytes: &requests,
-                replies: question.replies + PROOF_REPLIES,
-                patience: question.patience,
-            };
-            let sent = clock::now();
-            let answered = answered(&dial, &link, connection.take(), request).await;
-            let answer = answered.and_then(|(kept, bytes)| {
-                connection = Some(kept);
-                proved(&link, &question, sent, bytes).ok_or(Lost::Unreachable)
-            });
-            let _ = question.answer.send(answer);
         }
     }
 }
 
+/// The next question. When there is none for a while, the connection is closed.
+async fn next<S>(
+    inbox: &mut mpsc::UnboundedReceiver<Question>,
+    pipe: &mut Option<Pipe<S>>,
+) -> Option<Question> {
+    if pipe.is_some() {
+        match tokio::time::timeout(IDLE, inbox.recv()).await {
+            Ok(question) => return question,
+            Err(_) => *pipe = None,
+        }
+    }
+    inbox.recv().await
+}
+
+/// Asks a question with a proof behind it.
+async fn answer<D: Dial>(
+    dial: &D,
+    link: &Link,
+    pipe: &mut Option<Pipe<D::Stream>>,
+    question: &mut Question,
+) -> Result<Bytes, Lost> {
+    let mut requests = std::mem::take(&mut question.requests);
+    requests.extend_from_slice(&PROOF);
+    let request = Request {
+        db: question.db,
+        bytes: &requests,
+        replies: question.replies + PROOF_REPLIES,
+        patience: question.patience,
+    };
+    let sent_us = link.proofs().now_us();
+    let (kept, bytes) = answered(dial, link, pipe.take(), request).await?;
+    *pipe = Some(kept);
+    proved(link, question, sent_us, bytes).ok_or(Lost::Unreachable)
+}
+
 /// The answers without the proof behind them, if that proves them.
-fn proved(link: &Link, question: &Question, sent: Instant, bytes: Bytes) -> Option<Bytes> {
+fn proved(link: &Link, question: &Question, sent_us: i64, bytes: Bytes) -> Option<Bytes> {
     let mut rest = &bytes[..];
     for _ in 0..question.replies {
         rest = flat::split_frame(rest)?.1;
     }
     let end = bytes.len() - rest.len();
+    let (proofs, term) = (link.proofs(), &question.term);
     let (time, raw) = Decoder::default().decode(rest).ok()??;
-    let continues = link.continues_at(&question.term, sent, clock::now(), &time);
-    let mark = flat::bulk(&rest[raw.len()..]).unwrap_or_default();
-    let proof = question.term.proof(link.master(), question.db)?;
-    let seal = proof.check_stored(mark, continues).filter(|_| link.votes_in(&question.term));
+    let (mark, _) = Decoder::default().decode(&rest[raw.len()..]).ok()??;
+    let continued = proofs.continued(sent_us, clock::now(), &time);
+    let seal = proofs.check(term, question.db, &mark, continued)?;
     // Whoever compares such answers asks again when the version changes between them.
-    if seal.is_none_or(|seal| seal.version() != question.term.version()) {
-        link.attend();
+    if !link.votes_in(term) || seal.version() != term.version() {
+        proofs.attend();
         return None;
     }
     Some(bytes.slice(..end))
@@ -200,42 +207,41 @@ impl From<io::Error> for Lost {
 async fn answered<D: Dial>(
     dial: &D,
     link: &Link,
-    idle: Option<Connection<D::Stream>>,
+    idle: Option<Pipe<D::Stream>>,
     request: Request<'_>,
-) -> Result<(Connection<D::Stream>, Bytes), Lost> {
-    if let Some(mut connection) = idle {
-        match connection.ask(link, request).await.map_err(Lost::from) {
-            Ok(bytes) => return Ok((connection, bytes)),
+) -> Result<(Pipe<D::Stream>, Bytes), Lost> {
+    if let Some(mut pipe) = idle {
+        match pipe.ask(link, request).await.map_err(Lost::from) {
+            Ok(bytes) => return Ok((pipe, bytes)),
             Err(Lost::TimedOut) => return Err(Lost::TimedOut),
             Err(Lost::Unreachable) => {}
         }
     }
-    let connected = tokio::time::timeout(CONNECT_TIMEOUT, Connection::open(dial, link)).await;
+    let opened = tokio::time::timeout(CONNECT_TIMEOUT, open(dial, link)).await;
     // It has not been asked yet.
-    let mut connection = connected.ok().and_then(Result::ok).ok_or(Lost::Unreachable)?;
-    let bytes = connection.ask(link, request).await?;
-    Ok((connection, bytes))
+    let mut pipe = opened.ok().flatten().ok_or(Lost::Unreachable)?;
+    let bytes = pipe.ask(link, request).await?;
+    Ok((pipe, bytes))
 }
 
-struct Connection<S> {
-    stream: S,
+/// To the process that the link leads to, and only while it does.
+async fn open<D: Dial>(dial: &D, link: &Link) -> Option<Pipe<D::Stream>> {
+    let known = link.facts().filter(|_| link.is_up())?;
+    let opened = connection::open(dial, link.address(), &known.run_id).await;
+    let (connection, _) = opened.ok()?;
+    Some(Pipe { connection, db: 0 })
+}
+
+/// The connection, and the database that it has selected.
+struct Pipe<S> {
+    connection: Connection<S>,
     db: u32,
 }
 
-impl<S: Stream> Connection<S> {
-    async fn open<D: Dial<Stream = S>>(dial: &D, link: &Link) -> io::Result<Self> {
-        let known = link.facts().filter(|_| link.is_up()).ok_or(ErrorKind::NotConnected)?;
-        let mut stream = dial.dial(link.address()).await?;
-        stream.abort_on_close();
-        link.hello(&mut stream, &known.run_id).await.map_err(io::Error::other)?;
-        Ok(Self { stream, db: 0 })
-    }
-
+impl<S: AsyncRead + AsyncWrite + Unpin> Pipe<S> {
     async fn ask(&mut self, link: &Link, request: Request<'_>) -> io::Result<Bytes> {
         if self.db != request.db {
-            let mut bytes = Vec::new();
-            let db = i64::from(request.db);
-            request::encode(&mut bytes, &[b"SELECT", Number::default().digits(db)]);
+            let bytes = connection::select(request.db);
             let select = Request { bytes: &bytes, replies: 1, ..request };
             if self.exchange(link, select).await? != b"+OK\r\n"[..] {
                 return Err(ErrorKind::InvalidData.into());
@@ -245,65 +251,51 @@ impl<S: Stream> Connection<S> {
         self.exchange(link, request).await
     }
 
+    /// The replies to a request, one behind the other.
     async fn exchange(&mut self, link: &Link, request: Request<'_>) -> io::Result<Bytes> {
-        let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
-        // A long pipeline is answered while it is still being written.
-        let write = async {
-            writer.write_all(request.bytes).await?;
-            writer.flush().await
-        };
-        let read = read(&mut reader, link, request);
-        let ((), bytes) = tokio::try_join!(write, read)?;
-        Ok(bytes)
+        let (mut unsent, mut missing) = (request.bytes, request.replies);
+        loop {
+            missing -= self.pass(missing)?;
+            if missing == 0 {
+                let all = self.connection.replies.take_passed().filter(|_| unsent.is_empty());
+                return all.ok_or_else(|| io::Error::other("it said more than it was asked"));
+            }
+            self.go_on(&mut unsent, link, request.patience).await?;
+            // One answer may be as long as everything that others are waiting for.
+            tokio::task::yield_now().await;
+        }
     }
-}
 
-/// Reads so many replies.
-async fn read(
-    stream: &mut (impl tokio::io::AsyncRead + Unpin),
-    link: &Link,
-    request: Request<'_>,
-) -> io::Result<Bytes> {
-    let (mut buffer, mut decoder) = (BytesMut::new(), Decoder::default());
-    let (mut end, mut missing) = (0, request.replies);
-    loop {
-        while missing > 0
-            && let Some((_, raw)) = decoder.decode(&buffer[end..]).map_err(io::Error::other)?
+    /// Passes over replies that are there, but not more than `most`, and says how many these are.
+    fn pass(&mut self, most: usize) -> io::Result<usize> {
+        let (replies, mut passed) = (&mut self.connection.replies, 0);
+        while passed < most
+            && let Some((_, raw)) = replies.peek().map_err(io::Error::other)?
         {
-            end += raw.len();
-            missing -= 1;
+            let len = raw.len();
+            replies.pass(len);
+            passed += 1;
         }
-        if missing == 0 && end == buffer.len() {
-            return Ok(buffer.freeze());
-        }
-        if missing == 0 {
-            return Err(io::Error::other("it said more than it was asked"));
-        }
-        buffer.reserve(READ_BUFFER);
-        if read_once(stream, link, request.patience, &mut buffer).await? == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-        // One answer may be as long as everything that others are waiting for.
-        tokio::task::yield_now().await;
+        Ok(passed)
     }
-}
 
-async fn read_once(
-    stream: &mut (impl tokio::io::AsyncRead + Unpin),
-    link: &Link,
-    patience: Patience,
-    buffer: &mut BytesMut,
-) -> io::Result<usize> {
-    let mut silent = Duration::ZERO;
-    let goes_on = || patience == Patience::Large || link.is_up();
-    while silent < SILENCE && goes_on() {
-        let mut some = (&mut *stream).take(READ_BUFFER as u64);
-        match tokio::time::timeout(LOOK, some.read_buf(buffer)).await {
-            Ok(read) => return read,
-            Err(_) => silent += LOOK,
+    /// Reads once, for as long as it makes sense to wait.
+    async fn go_on(
+        &mut self,
+        unsent: &mut &[u8],
+        link: &Link,
+        patience: Patience,
+    ) -> io::Result<()> {
+        let mut silent = Duration::ZERO;
+        let goes_on = || patience == Patience::Large || link.is_up();
+        while silent < SILENCE && goes_on() {
+            match tokio::time::timeout(LOOK, self.connection.exchange(unsent)).await {
+                Ok(read) => return read,
+                Err(_) => silent += LOOK,
+            }
         }
+        Err(ErrorKind::TimedOut.into())
     }
-    Err(ErrorKind::TimedOut.into())
 }
 
 #[cfg(test)]
@@ -312,9 +304,10 @@ mod tests {
 
     #[tokio::test]
     async fn no_page_is_waited_for_when_the_link_is_down() {
-        let (mut ours, _theirs) = tokio::io::duplex(64);
+        let (ours, _theirs) = tokio::io::duplex(64);
+        let mut pipe = Pipe { connection: Connection::from(ours), db: 0 };
         let request = Request { db: 0, bytes: b"", replies: 1, patience: Patience::Page };
-        let error = read(&mut ours, &Link::for_tests(), request).await.expect_err("no answer");
+        let error = pipe.ask(&Link::for_tests(), request).await.expect_err("no answer");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 

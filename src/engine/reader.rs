@@ -4,15 +4,17 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::resp::answer::{Answer, Decoder};
 use crate::resp::flat::Malformed;
 
-/// How much is read from a master at once.
+/// The most that is read from a master at once, before others get their turn.
 const READ_BUFFER: usize = 64 << 10;
 
 /// Bytes of replies: `buffer[start..end]` were not dealt with.
+#[derive(Default)]
 pub struct Reader {
     buffer: Vec<u8>,
     start: usize,
@@ -20,18 +22,6 @@ pub struct Reader {
     /// Bytes behind `start` of whole replies that wait for what comes behind them.
     passed: usize,
     decoder: Decoder,
-}
-
-impl Default for Reader {
-    fn default() -> Self {
-        Self {
-            buffer: vec![0; READ_BUFFER],
-            start: 0,
-            end: 0,
-            passed: 0,
-            decoder: Decoder::default(),
-        }
-    }
 }
 
 impl Reader {
@@ -45,7 +35,8 @@ impl Reader {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         self.make_room();
-        let mut free = ReadBuf::new(&mut self.buffer[self.end..]);
+        let most = self.buffer.len().min(self.end + READ_BUFFER);
+        let mut free = ReadBuf::new(&mut self.buffer[self.end..most]);
         ready!(stream.poll_read(cx, &mut free))?;
         match free.filled().len() {
             0 => Poll::Ready(Err(io::Error::new(
@@ -85,9 +76,24 @@ impl Reader {
         self.start += len;
         self.passed = self.passed.saturating_sub(len);
         // A long string has made it large; votes do not need that.
-        if self.start == self.end && self.buffer.len() > 16 * READ_BUFFER {
+        if self.start == self.end && self.buffer.capacity() > 16 * READ_BUFFER {
             *self = Self::default();
         }
+    }
+
+    /// All replies that were passed over, uncopied; `None` when there is more behind them.
+    pub(super) fn take_passed(&mut self) -> Option<Bytes> {
+        if self.start + self.passed < self.end {
+            return None;
+        }
+        let Self { mut buffer, start, end, .. } = std::mem::take(self);
+        buffer.truncate(end);
+        Some(Bytes::from(buffer).slice(start..))
+    }
+
+    /// Whether all that was read has been dealt with.
+    pub(super) fn is_empty(&self) -> bool {
+        self.start == self.end
     }
 
     fn make_room(&mut self) {
@@ -98,11 +104,59 @@ impl Reader {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.buffer.len() {
-            // Twice a string of 100 MB is a lot, three times over.
-            let lacks = self.decoder.lacks(&self.buffer[self.start + self.passed..self.end]);
-            let more = if lacks > self.end { lacks + READ_BUFFER } else { self.end };
-            self.buffer.reserve_exact(more);
-            self.buffer.resize(self.end + more, 0);
+            self.grow();
         }
+    }
+
+    /// Memory that comes zeroed from the system costs nothing before something is read into it.
+    fn grow(&mut self) {
+        let unread = &self.buffer[self.start..self.end];
+        // Twice a string of 100 MB is a lot, three times over.
+        let lacks = self.decoder.lacks(&unread[self.passed..]);
+        let more = lacks.max(unread.len());
+        let mut larger = vec![0; unread.len() + more + READ_BUFFER];
+        larger[..unread.len()].copy_from_slice(unread);
+        (self.start, self.end, self.buffer) = (0, unread.len(), larger);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    /// Reads until that many replies were passed over.
+    async fn pass(reader: &mut Reader, mut bytes: &[u8], replies: usize) {
+        for _ in 0..replies {
+            let len = loop {
+                if let Some((_, raw)) = reader.peek().expect("RESP") {
+                    break raw.len();
+                }
+                let read = poll_fn(|cx| reader.poll_read(Pin::new(&mut bytes), cx)).await;
+                read.expect("more bytes");
+            };
+            reader.pass(len);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_string_takes_little_more_room_than_it_needs() {
+        let len = 20 * READ_BUFFER;
+        let string = [format!("${len}\r\n").as_bytes(), &vec![b'x'; len], b"\r\n"].concat();
+        let mut reader = Reader::default();
+        pass(&mut reader, &string, 1).await;
+        assert!(reader.buffer.capacity() <= string.len() + 2 * READ_BUFFER);
+        assert_eq!(reader.take_passed().as_deref(), Some(&string[..]));
+        assert!(reader.is_empty() && reader.buffer.capacity() == 0);
+    }
+
+    #[tokio::test]
+    async fn replies_are_taken_all_or_none() {
+        let (mut reader, bytes) = (Reader::default(), b"+OK\r\n*1\r\n:1\r\n");
+        pass(&mut reader, bytes, 1).await;
+        assert_eq!(reader.take_passed(), None);
+        pass(&mut reader, b"", 1).await;
+        assert_eq!(reader.take_passed().as_deref(), Some(&bytes[..]));
     }
 }

@@ -14,7 +14,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -29,14 +28,15 @@ use super::hub::Hub;
 use crate::catalogue::channel::{Topic, TopicKind};
 use crate::client::timeslice::{self, TimeSlice};
 use crate::decision::quorum::MasterId;
-use crate::engine::link::{HEARTBEATS, Link};
+use crate::engine::connection::{self, Connection};
+use crate::engine::link::Link;
 use crate::engine::reader::Reader;
+use crate::engine::silence::Silence;
 use crate::masters::dial::{CONNECT_TIMEOUT, Dial, Pauses};
-use crate::net::write::poll_flush;
 use crate::operation::request;
 use crate::resp::flat::Malformed;
 
-/// Maximum work given to a master at once: a channel counts 1, a pattern more. It takes a millisecond or two.
+/// The work that a master is given at once: a channel is 1, a pattern more. It takes a millisecond or two.
 const WORK_AT_ONCE: usize = 256;
 
 /// Patterns that a master compares with another one in the time that a channel takes.
@@ -61,7 +61,7 @@ struct State {
     waiting: VecDeque<Change>,
     /// Commands that were sent and not answered yet.
     expected: VecDeque<Expected>,
-    /// Work of these commands.
+    /// The work that these are.
     work: usize,
     /// Patterns that the master has for this connection.
     patterns: usize,
@@ -69,9 +69,8 @@ struct State {
     told: u64,
     /// Those of them that were answered, or lost with their connection.
     settled: u64,
-    /// Whether anything has been read since the last heartbeat.
-    heard: bool,
-    /// Whether the master has confirmed a subscription, which proves more than a connection does.
+    silence: Silence,
+    /// The master has let us in: more than a connection.
     proven: bool,
     waker: Option<Waker>,
     last_error: Option<String>,
@@ -189,15 +188,15 @@ impl Feed {
     /// Runs one connection, from its beginning to its end.
     async fn once(&self, dial: &impl Dial, hub: &Rc<Hub>) -> Down {
         let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(self.link.address())).await;
-        let mut stream = match dialled {
-            Ok(Ok(stream)) => stream,
+        let connection = match dialled {
+            Ok(Ok(stream)) => Connection::from(stream),
             Ok(Err(error)) => return error.into(),
             Err(_) => return Down::ConnectTimeout,
         };
         self.came_up(hub);
         tokio::select! {
             biased;
-            down = self.listen(Pin::new(&mut stream), hub) => down,
+            down = self.listen(connection, hub) => down,
             () = self.silence() => Down::Silent,
         }
     }
@@ -214,17 +213,10 @@ impl Feed {
 
     /// Authenticates, and sets a name that the master's list of clients shows.
     fn greet(&self, state: &mut State) {
-        let address = self.link.address();
-        if let Some(password) = &address.password {
-            let password = password.expose().as_bytes();
-            match &address.user {
-                Some(user) => {
-                    state.tell(&[b"AUTH", user.as_bytes(), password], Expected::Greeting);
-                }
-                None => state.tell(&[b"AUTH", password], Expected::Greeting),
-            }
+        if let Some([user, password]) = connection::login(self.link.address()) {
+            state.tell(&[b"AUTH", user, password], Expected::Greeting);
         }
-        state.tell(&[b"CLIENT", b"SETNAME", b"redlock-proxy"], Expected::Greeting);
+        state.tell(&[b"CLIENT", b"SETNAME", connection::NAME], Expected::Greeting);
     }
 
     /// Resets the state after a connection. Returns whether the master had confirmed a subscription on it.
@@ -253,16 +245,16 @@ impl Feed {
 
     /// Resolves when the master has been silent for too long. Pings it when it has nothing else to answer.
     async fn silence(&self) {
-        let mut silent_heartbeats = 0;
-        while silent_heartbeats < HEARTBEATS {
+        loop {
             tokio::time::sleep(self.link.heartbeat_interval()).await;
             // This worker may have been the busy one: first, it reads what has arrived in the socket.
             tokio::task::yield_now().await;
             let state = &mut *self.state.borrow_mut();
-            let heard = std::mem::take(&mut state.heard);
-            let silent = !state.expected.is_empty() && !heard;
-            silent_heartbeats = if silent { silent_heartbeats + 1 } else { 0 };
-            if state.expected.is_empty() {
+            let owes = !state.expected.is_empty();
+            if state.silence.lasts_too_long(owes) {
+                return;
+            }
+            if !owes {
                 state.tell(&[b"PING"], Expected::Ping);
             }
         }
@@ -271,11 +263,10 @@ impl Feed {
     /// Reads and writes until the connection is lost.
     async fn listen(
         &self,
-        mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
+        mut connection: Connection<impl AsyncRead + AsyncWrite + Unpin>,
         hub: &Rc<Hub>,
     ) -> Down {
-        let mut reader = Reader::default();
-        poll_fn(|cx| match self.poll_once(stream.as_mut(), &mut reader, hub, cx) {
+        poll_fn(|cx| match self.poll_once(&mut connection, hub, cx) {
             Ok(()) => Poll::Pending,
             Err(down) => Poll::Ready(down),
         })
@@ -285,16 +276,15 @@ impl Feed {
     /// Reads and writes all that is possible now.
     fn poll_once(
         &self,
-        mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
-        reader: &mut Reader,
+        connection: &mut Connection<impl AsyncRead + AsyncWrite + Unpin>,
         hub: &Rc<Hub>,
         cx: &mut Context<'_>,
     ) -> Result<(), Down> {
         let mut time = TimeSlice::default();
-        while let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx) {
+        while let Poll::Ready(read) = connection.poll_read(cx) {
             read?;
-            self.state.borrow_mut().heard = true;
-            self.frames(reader, hub)?;
+            self.state.borrow_mut().silence.ends();
+            self.frames(&mut connection.replies, hub)?;
             if time.look() {
                 let _ = timeslice::others_first(cx);
                 break;
@@ -302,7 +292,7 @@ impl Feed {
         }
         let state = &mut *self.state.borrow_mut();
         state.waker = Some(cx.waker().clone());
-        if let Poll::Ready(written) = poll_flush(stream, &mut state.out, cx) {
+        if let Poll::Ready(written) = connection.poll_write(&mut state.out, cx) {
             written?;
         }
         Ok(())
@@ -377,7 +367,7 @@ impl State {
         }
     }
 
-    /// Takes the command that was answered. The master then has time for more.
+    /// The command that has been answered. The master has time for more.
     fn next_expected(&mut self) -> Option<Expected> {
         let expected = self.expected.pop_front()?;
         if let Expected::Change(_, work) = &expected {

@@ -1,41 +1,96 @@
-//! Bringing a link up: dial, probe, say hello, and see whether the master fits in with the others.
+//! Bringing a link up and keeping it so: dial, probe, say hello, and see whether the master fits in with the others.
 
 use std::io;
 use std::rc::Rc;
 
-use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use bytes::BytesMut;
 
-use super::{Down, Link};
+use super::{Expected, Link, State};
+use crate::config::MasterAddr;
 use crate::engine::Engine;
-use crate::masters::dial::{Dial, Stream as _};
+use crate::engine::connection::{self, Connection, Unwelcome};
+use crate::masters::dial::{CONNECT_TIMEOUT, Dial, Pauses};
 use crate::masters::facts::Facts;
-use crate::masters::probe::{Predecessor, probe};
-use crate::operation::request;
-use crate::resp::answer::{Answer, Decoder};
+use crate::masters::probe::{Predecessor, ProbeError, probe};
 use crate::resp::flat::Malformed;
 
-/// Whom a password is for when no user is named (`acl.c`).
-const DEFAULT_USER: &str = "default";
+/// Why a link went down.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Down {
+    #[error("no answer within {}", humantime::format_duration(CONNECT_TIMEOUT))]
+    ConnectTimeout,
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    #[error(transparent)]
+    Unwelcome(#[from] Unwelcome),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("it has {0} databases and others have {1}: give all masters the same `databases`")]
+    FewerDatabases(u32, u32),
+    #[error(
+        "it is the same instance as {0}, which would then have two votes: name each master once"
+    )]
+    SameInstance(MasterAddr),
+    #[error("{0}")]
+    Broken(&'static str),
+}
+
+impl Down {
+    /// Whether the master is there, but does not fit in with the others, or has said that it serves nobody.
+    fn is_reached(&self) -> bool {
+        match self {
+            Self::SameInstance(_) | Self::FewerDatabases(..) => true,
+            Self::Unwelcome(Unwelcome::Refused(_)) => true,
+            Self::Probe(ProbeError::WrongPassword) => true,
+            Self::Probe(ProbeError::Refused(error)) => error.code().is_some(),
+            _ => false,
+        }
+    }
+}
 
 impl Link {
+    /// Keeps the link up for ever.
+    pub async fn run(self: Rc<Self>, dial: impl Dial, engine: Rc<Engine>) {
+        let mut predecessor = None;
+        loop {
+            let mut pauses = Pauses::default();
+            loop {
+                let connected = self.connect(&dial, &mut predecessor, &engine);
+                match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
+                    Ok(Ok(connection)) => {
+                        self.came_up();
+                        let down = self.serve(connection, &engine).await;
+                        self.went_down(&down, &engine);
+                        break;
+                    }
+                    Ok(Err(down)) => self.not_up(&down),
+                    Err(_) => self.not_up(&Down::ConnectTimeout),
+                }
+                tokio::time::sleep(pauses.another()).await;
+            }
+            // A connection that was lost at once must not be retried in a busy loop.
+            tokio::time::sleep(Pauses::default().another()).await;
+        }
+    }
+
     /// A connection that is ready to carry votes. It cuts off the one before it.
-    pub(super) async fn connect<D: Dial>(
+    async fn connect<D: Dial>(
         &self,
         dial: &D,
         predecessor: &mut Option<Predecessor>,
         engine: &Engine,
-    ) -> Result<D::Stream, Down> {
+    ) -> Result<Connection<D::Stream>, Down> {
         let facts = probe(dial, &self.address, predecessor.as_ref()).await?;
-        let mut stream = dial.dial(&self.address).await?;
-        stream.abort_on_close();
-        let client_id = self.hello(&mut stream, &facts.run_id).await?;
+        let opened = connection::open(dial, &self.address, &facts.run_id).await?;
+        let (connection, client_id) = opened;
         self.require_distinct(&facts, engine)?;
         require_databases(&facts, engine)?;
         *predecessor = Some(Predecessor { run_id: facts.run_id.clone(), client_id });
         self.state.borrow_mut().facts = Some(facts.clone());
         engine.electorate().observe(self.master, facts);
-        Ok(stream)
+        Ok(connection)
     }
 
     /// One vote cast twice would break everything. Nothing is awaited between this and
@@ -52,51 +107,56 @@ impl Link {
         }
     }
 
-    /// Agrees on RESP3, which tells a script's map from its array, learns the connection's id, and makes
-    /// sure that the process is still the one that was probed.
-    pub(in crate::engine) async fn hello(
-        &self,
-        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-        run_id: &str,
-    ) -> Result<i64, Down> {
-        let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
-        if let Some(password) = &self.address.password {
-            let user = self.address.user.as_deref().unwrap_or(DEFAULT_USER);
-            hello.extend([b"AUTH", user.as_bytes(), password.expose().as_bytes()]);
-        }
-        hello.extend([&b"SETNAME"[..], b"redlock-proxy"]);
-        let mut requests = Vec::new();
-        request::encode(&mut requests, &hello);
-        request::encode(&mut requests, &[b"CLIENT", b"ID"]);
-        request::encode(&mut requests, &[b"INFO", b"server"]);
-        let mut replies = 3;
-        stream.write_all(&requests).await?;
-        let (mut buffer, mut client_id, mut is_same) = (BytesMut::new(), 0, run_id.is_empty());
-        while replies > 0 {
-            let Some((answer, raw)) = Decoder::default().decode(&buffer)? else {
-                if stream.read_buf(&mut buffer).await? == 0 {
-                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-                }
-                continue;
+    /// The first thing on a new link is what the master has missed.
+    fn came_up(&self) {
+        {
+            let mut state = self.state.borrow_mut();
+            *state = State {
+                deferred: std::mem::take(&mut state.deferred),
+                facts: state.facts.take(),
+                waker: state.waker.take(),
+                tried: true,
+                ..State::default()
             };
-            match answer {
-                Answer::Error(error) => {
-                    return Err(Down::Hello(String::from_utf8_lossy(error).into_owned()));
-                }
-                Answer::Int(id) => client_id = id,
-                _ => {
-                    is_same |=
-                        raw.windows(run_id.len().max(1)).any(|text| text == run_id.as_bytes())
-                }
-            }
-            let len = raw.len();
-            buffer.advance(len);
-            replies -= 1;
         }
-        match (is_same, buffer.is_empty()) {
-            (true, true) => Ok(client_id),
-            (true, false) => Err(Malformed.into()),
-            (false, _) => Err(Down::Restarted),
+        let deferred = self.send_all_deferred();
+        self.keep_in_step();
+        tracing::info!(master = %self.address, deferred, "the master is up");
+        self.up.set(self.state.borrow().broken.is_none());
+    }
+
+    fn not_up(&self, down: &Down) {
+        let mut state = self.state.borrow_mut();
+        let why = down.to_string();
+        if state.last_error.as_ref() != Some(&why) {
+            tracing::warn!(master = %self.address, "the master is down: {why}");
+        }
+        state.tried = true;
+        state.is_reached = down.is_reached();
+        state.last_error = Some(why);
+    }
+
+    /// Whatever was on its way is lost, and nobody knows whether it took effect.
+    fn went_down(&self, down: &Down, engine: &Rc<Engine>) {
+        self.up.set(false);
+        self.not_up(down);
+        let lost = {
+            let state = &mut *self.state.borrow_mut();
+            self.end_gathering(state);
+            (state.out, state.open, state.passed) = (BytesMut::new(), None, 0);
+            std::mem::take(&mut state.expected)
+        };
+        for expected in lost {
+            match expected {
+                Expected::Operation { waiting, .. } => engine.lost(self.master, waiting),
+                Expected::Together { waiting, .. } => {
+                    waiting.iter().for_each(|waiting| engine.lost(self.master, *waiting));
+                }
+                Expected::Deferred(debt) => self.defer(*debt),
+                Expected::Flush => self.residents.flush_lost(self.master),
+                Expected::Load | Expected::Select | Expected::Ping | Expected::Part => {}
+                Expected::Time(_) | Expected::Mark(..) => {}
+            }
         }
     }
 }
@@ -110,28 +170,5 @@ fn require_databases(facts: &Facts, engine: &Engine) -> Result<(), Down> {
             Err(Down::FewerDatabases(facts.databases, promised))
         }
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::duplex;
-
-    use super::*;
-
-    /// What a process with this `run_id` makes of a greeting that is meant for `probed`.
-    async fn hello(probed: &str, run_id: &str) -> Result<i64, Down> {
-        let link = Link::for_tests();
-        let (mut ours, mut theirs) = duplex(4096);
-        let info = format!("run_id:{run_id}\r\n");
-        let replies = format!("%0\r\n:7\r\n${}\r\n{info}\r\n", info.len());
-        theirs.write_all(replies.as_bytes()).await.expect("room for all of it");
-        link.hello(&mut ours, probed).await
-    }
-
-    #[tokio::test]
-    async fn a_master_that_was_restarted_after_it_was_probed_gets_no_link() {
-        assert!(matches!(hello("abc", "abc").await, Ok(7)));
-        assert!(matches!(hello("abc", "xyz").await, Err(Down::Restarted)));
     }
 }

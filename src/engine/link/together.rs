@@ -1,6 +1,6 @@
 //! Calls of one script that are sent as one.
 //!
-//! What a master does for each script that it is sent, whatever that does, is a good part of what a lock costs it. So
+//! The work of a master for each script that it is sent, whatever that does, is a good part of what a lock costs it. So
 //! programs of one key that are about to be written one behind the other, and have the same text, become one call
 //! ([`Program::together`]). Each of them still counts for itself: its answer is one of those that come back.
 
@@ -22,7 +22,7 @@ const MOST: usize = 64;
 /// Largest request that others may be added to, in bytes.
 const MOST_BYTES: usize = 64 << 10;
 
-/// What a call is answered that has to be sent alone.
+/// The answer to a call that has to be sent alone.
 const AGAIN: &[u8] = b"$5\r\nagain\r\n";
 
 /// Calls that wait to be written.
@@ -64,8 +64,8 @@ impl Gathered {
 }
 
 impl Link {
-    /// Sends a program as [`Link::send_program`] does, perhaps as one call with others of its text. `request` is what is
-    /// sent if there are none.
+    /// Sends a program as [`Link::send_program`] does, perhaps as one call with others of its text. `request` is sent
+    /// if there are none.
     pub fn send_together(
         &self,
         member: &PackMember,

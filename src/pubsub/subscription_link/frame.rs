@@ -1,4 +1,4 @@
-//! The frames that a master sends to a connection that has subscribed (RESP2).
+//! Frames from a master to a connection that has subscribed (RESP2).
 
 use bytes::Bytes;
 

@@ -1,0 +1,83 @@
+//! Scripts: a master is given each before it is called, and forgets those that nobody calls any more.
+
+use super::{Expected, Link, State};
+use crate::lua::canonical::Canonical;
+use crate::lua::keyspace;
+use crate::lua::program::Program;
+use crate::resp::answer::Answer;
+
+/// The most programs that are remembered as loaded; beyond it all are loaded again when they are called.
+const MAX_LOADED: usize = 4096;
+
+impl Link {
+    /// Gives the master a program before it is called for the first time. It is not left to an answer of
+    /// `NOSCRIPT`: what is sent after it must find it done.
+    pub(super) fn load(&self, program: &Program) {
+        self.keep_in_step();
+        if self.state.borrow_mut().has_to_load(program) {
+            self.append_words(&[b"SCRIPT", b"LOAD", &program.text], Expected::Load);
+        }
+    }
+
+    /// The master has forgotten a program, and with it all others.
+    pub fn forgot(&self) {
+        self.state.borrow_mut().loaded.clear();
+    }
+
+    /// Forgets the programs that have lost their places, and lets the master forget them, unless another link does.
+    pub fn keep_in_step(&self) {
+        let generation = self.residents.generation();
+        {
+            let mut state = self.state.borrow_mut();
+            if std::mem::replace(&mut state.generation, generation) == generation {
+                return;
+            }
+            state.loaded.clear();
+        }
+        if self.residents.claim_flush(self.master, generation) {
+            self.flush_scripts();
+        }
+    }
+
+    /// Our own scripts are back before anybody can miss them, who may be another proxy.
+    fn flush_scripts(&self) {
+        self.append_words(&[b"MULTI"], Expected::Flush);
+        self.append_words(&[b"SCRIPT", b"FLUSH", b"ASYNC"], Expected::Flush);
+        let canonical = Canonical::ALL.iter().map(|script| script.text().as_bytes());
+        let programs = self.residents.ours().iter().map(|program| &program.text[..]);
+        let of_registers = keyspace::all().into_iter().map(|script| script.text.as_bytes());
+        for text in canonical.chain(of_registers).chain(programs) {
+            self.append_words(&[b"SCRIPT", b"LOAD", text], Expected::Load);
+        }
+        self.append_words(&[b"EXEC"], Expected::Flush);
+    }
+
+    /// A master that is busy with a script is asked again; one whose ACL forbids it is not.
+    pub(super) fn flush_answered(&self, answer: &Answer<'_>) {
+        let Answer::Error(error) = answer else { return };
+        let why = String::from_utf8_lossy(error);
+        if !why.contains("NOPERM") {
+            self.residents.flush_lost(self.master);
+            self.state.borrow_mut().generation = 0;
+        } else if self.residents.flush_refused() {
+            tracing::warn!(
+                master = %self.address,
+                "the master does not forget scripts, so later ones run slower: {why}: allow MULTI, EXEC \
+                 and SCRIPT FLUSH to the proxy there, and restart the proxy"
+            );
+        }
+    }
+}
+
+impl State {
+    /// Whether the master was not given this program yet. From now on it was.
+    pub(super) fn has_to_load(&mut self, program: &Program) -> bool {
+        if self.loaded.contains(&program.sha) {
+            return false;
+        }
+        if self.loaded.len() >= MAX_LOADED {
+            self.loaded.clear();
+        }
+        self.loaded.insert(program.sha.clone())
+    }
+}
