@@ -19,7 +19,7 @@ use redlock_proxy::cli::logging::{self, Log};
 use redlock_proxy::cli::reload::{ReadSettings, Reload};
 use redlock_proxy::cli::{check, health, settle, signals, upgrade};
 use redlock_proxy::config::command_line::{
-    self, CliAction, Cli, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs,
+    self, Cli, CliAction, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs,
 };
 use redlock_proxy::config::typed::Typed;
 use redlock_proxy::config::{InvalidSetting, Learning, LogFormat, MasterAddr, Settings};

@@ -37,7 +37,7 @@ use super::silence::{self, Silence};
 use crate::config::{MasterAddr, Settings};
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::term::Term;
-use crate::lua::program::Program;
+use crate::lua::program::ProgramText;
 use crate::lua::residents::Residents;
 use crate::masters::electorate::Electorate;
 use crate::masters::facts::Facts;

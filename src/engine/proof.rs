@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::catalogue::reserved::MARK;
 use crate::decision::quorum::MasterId;
-use crate::decision::roster::clock::Look;
+use crate::decision::roster::clock::ClockLook;
 use crate::decision::roster::mark::{Seal, Tail};
 use crate::decision::roster::term::Term;
 use crate::masters::electorate::Electorate;
@@ -69,7 +69,7 @@ impl Proofs {
             *known = self.electorate.clock(self.master);
         }
         let look = known.clock.as_mut()?.look(sample);
-        (look == Look::Continues).then_some(known.begun)
+        (look == ClockLook::Continues).then_some(known.begun)
     }
 
     /// Whether that is the clock that votes of this term are judged by.
@@ -154,11 +154,11 @@ fn micros(answer: &Answer<'_>) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::config::Settings;
-    use crate::masters::electorate::Sight;
+    use crate::masters::electorate::MasterSight;
     use crate::masters::facts::Facts;
     use crate::masters::roster::marks::Marks;
     use crate::resp::answer::Decoder;
-    use crate::time::clocks::Reading;
+    use crate::time::clocks::ClockReading;
 
     /// Of the only master of a list.
     fn proofs() -> Proofs {
@@ -171,9 +171,9 @@ mod tests {
     fn read_clock(proofs: &Proofs, ahead_us: i64) {
         for _ in 0..2 {
             let (asked, unix_micros) = (clock::now(), proofs.now_us() + ahead_us);
-            let reading = Reading { asked, answered: clock::now(), unix_micros };
+            let reading = ClockReading { asked, answered: clock::now(), unix_micros };
             let (marks, facts) = (Marks::default(), Facts::for_tests());
-            let sight = Sight { marks, facts, has_older: false, note: None };
+            let sight = MasterSight { marks, facts, has_older: false, note: None };
             proofs.electorate.looked_at(proofs.master, sight, Some(reading));
         }
     }

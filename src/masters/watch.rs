@@ -13,7 +13,7 @@ use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 
 use super::dial::{CONNECT_TIMEOUT, Dial, Pauses};
-use super::electorate::{Electorate, Sight};
+use super::electorate::{Electorate, MasterSight};
 use super::older_versions::{self, Announcement};
 use super::probe::{self, ProbeError, connection_info};
 use super::roster::marks::{self, Keys, Marks};

@@ -3,7 +3,7 @@
 use super::{Expected, Link, State};
 use crate::lua::canonical::Canonical;
 use crate::lua::keyspace;
-use crate::lua::program::Program;
+use crate::lua::program::ProgramText;
 use crate::resp::answer::Answer;
 
 /// The most programs that are remembered as loaded; beyond it all are loaded again when they are called.
@@ -12,7 +12,7 @@ const MAX_LOADED: usize = 4096;
 impl Link {
     /// Gives the master a program before it is called for the first time. It is not left to an answer of
     /// `NOSCRIPT`: what is sent after it must find it done.
-    pub(super) fn load(&self, program: &Program) {
+    pub(super) fn load(&self, program: &ProgramText) {
         self.keep_in_step();
         if self.state.borrow_mut().has_to_load(program) {
             self.append_words(&[b"SCRIPT", b"LOAD", &program.text], Expected::Load);
@@ -71,7 +71,7 @@ impl Link {
 
 impl State {
     /// Whether the master was not given this program yet. From now on it was.
-    pub(super) fn has_to_load(&mut self, program: &Program) -> bool {
+    pub(super) fn has_to_load(&mut self, program: &ProgramText) -> bool {
         if self.loaded.contains(&program.sha) {
             return false;
         }
