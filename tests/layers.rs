@@ -1,5 +1,6 @@
 //! The rooms of `src/` stand in layers: the list in `src/lib.rs` gives their order, and a room imports only rooms below it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,42 @@ fn the_order_names_every_room() {
         .filter(|path| path.is_file() && !only.iter().any(|name| path.ends_with(name)))
         .collect();
     assert!(stray.is_empty(), "files that are in no room: {stray:?}");
+}
+
+/// Types that two rooms call the same, and the reason.
+const HALVES: [(&str, &str); 6] = [
+    ("Claim", "the decision, and the operation that joins it with bytes"),
+    ("Delete", "the same"),
+    ("Extend", "the same"),
+    ("Flush", "the same"),
+    ("Release", "the same"),
+    ("Program", "the same: what a proposer runs, and the operation"),
+];
+
+#[test]
+fn no_two_rooms_call_different_types_the_same() {
+    let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for room in rooms() {
+        for file in sources(&src().join(&room)) {
+            let code = code_of(&file);
+            let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+            for name in public_types(code) {
+                owners.entry(name).or_default().insert(room.clone());
+            }
+        }
+    }
+    assert!(owners.len() > 300, "only {} types were found", owners.len());
+    let is_half = |name: &str| HALVES.iter().any(|(half, _)| *half == name);
+    let shared: Vec<_> =
+        owners.iter().filter(|(name, rooms)| rooms.len() > 1 && !is_half(name)).collect();
+    assert!(shared.is_empty(), "types of one name in several rooms: {shared:#?}");
+}
+
+/// The names of structs, enums, traits and aliases that are `pub`.
+fn public_types(code: &str) -> Vec<String> {
+    let kinds = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
+    let name = |line: &str| kinds.iter().find_map(|kind| line.strip_prefix(kind)).map(name_at);
+    code.lines().filter_map(name).collect()
 }
 
 /// A planted fault for each of the readers below: a test that cannot fail is worthless.

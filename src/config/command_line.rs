@@ -18,7 +18,7 @@ use super::typed::Typed;
 pub struct Cli {
     /// The settings on the command line and in the environment.
     #[command(flatten)]
-    pub given: Given,
+    pub given: GivenSettings,
     /// Check all settings, print them on one line and exit.
     #[arg(long)]
     pub test_config: bool,
@@ -29,7 +29,7 @@ pub struct Cli {
 
 /// Settings, and a file with more of them.
 #[derive(Args)]
-pub struct Given {
+pub struct GivenSettings {
     /// The settings.
     #[command(flatten)]
     pub typed: Typed,
@@ -47,7 +47,7 @@ pub enum CliAction {
     /// Start local masters, a data Redis and a proxy in front of them, to try it out (settings go before `dev`).
     Dev(DevArgs),
     /// Query every master once, print a table, and exit with 1 if a proxy could not serve with them.
-    Check(Box<Given>),
+    Check(Box<GivenSettings>),
     /// Show the contents of a key on each master, make those that vote agree, and exit with 1 if they still differ.
     Settle(Box<SettleArgs>),
     /// Pass everything through to --data, watch for locks, and print their patterns as settings.
@@ -84,7 +84,7 @@ pub struct SettleArgs {
     pub release_locks: bool,
     /// The settings.
     #[command(flatten)]
-    pub given: Given,
+    pub given: GivenSettings,
 }
 
 /// The words after `learn`.
@@ -95,7 +95,7 @@ pub struct LearnArgs {
     pub span: Option<String>,
     /// The settings.
     #[command(flatten)]
-    pub given: Given,
+    pub given: GivenSettings,
 }
 
 /// The words after `health`.
@@ -164,7 +164,7 @@ impl Cli {
 
 impl CliAction {
     /// The settings after the name of a subcommand.
-    fn given(&self) -> Option<&Given> {
+    fn given(&self) -> Option<&GivenSettings> {
         match self {
             Self::Check(given) => Some(given),
             Self::Settle(args) => Some(&args.given),

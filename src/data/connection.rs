@@ -25,7 +25,7 @@ use reading::Piece;
 use super::setup::{Setup, SetupStep};
 use super::upstream::{Dialled, Upstream};
 use crate::client::outbox::Recipient;
-use crate::masters::dial::{Connection, Stream as _};
+use crate::masters::dial::{DialledStream, Stream as _};
 use crate::net::write::poll_flush;
 use crate::resp::PASS_BUFFER;
 use crate::resp::extent::{NotRedis, ReplyExtents};
@@ -70,7 +70,7 @@ pub struct DataConnection {
 /// Progress of a connection.
 enum Stage {
     Connecting(Pin<Box<dyn Future<Output = io::Result<Dialled>>>>),
-    Open(Box<Connection>),
+    Open(Box<DialledStream>),
 }
 
 /// Kind of the next reply.

@@ -12,7 +12,7 @@ use super::health::Health;
 use super::sentinels::Inquiry;
 use super::whereabouts::{Tenure, Whereabouts};
 use crate::config::{Data, DataPlace, MasterTls};
-use crate::masters::dial::{Connection, Dial as _, Network};
+use crate::masters::dial::{Dial as _, DialledStream, Network};
 use crate::masters::probe::login;
 use crate::net::tls::Unusable;
 
@@ -33,7 +33,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that has been opened.
 pub struct Dialled {
     /// Stream to the data Redis.
-    pub stream: Connection,
+    pub stream: DialledStream,
     /// Time for which it may be used, if sentinels decide that.
     pub tenure: Option<Tenure>,
 }
@@ -129,7 +129,7 @@ impl Upstream {
         let stream = match (&self.settings.address.place, self.whereabouts()) {
             (_, Some(whereabouts)) => return self.dial_master(whereabouts).await,
             (DataPlace::Tcp(address), None) => self.network.dial(address).await?,
-            (DataPlace::Unix(path), None) => Connection::Unix(UnixStream::connect(path).await?),
+            (DataPlace::Unix(path), None) => DialledStream::Unix(UnixStream::connect(path).await?),
             (DataPlace::Sentinel(_), None) => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Dialled { stream, tenure: None })

@@ -48,7 +48,7 @@ struct Question {
     replies: usize,
     patience: Patience,
     term: Rc<Term>,
-    answer: oneshot::Sender<Result<Bytes, Lost>>,
+    answer: oneshot::Sender<Result<Bytes, LostAnswer>>,
 }
 
 /// The time for which an answer is waited for.
@@ -62,7 +62,7 @@ pub enum Patience {
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LostAnswer {
     /// It did not come in time. The master may still be busy with it.
     TimedOut,
     /// The master cannot be reached, or has closed the connection.
@@ -91,12 +91,12 @@ impl Lane {
         replies: usize,
         patience: Patience,
         term: Rc<Term>,
-    ) -> Result<Bytes, Lost> {
+    ) -> Result<Bytes, LostAnswer> {
         let (answer, answered) = oneshot::channel();
         let question = Question { db, requests, replies, patience, term, answer };
         let _waiting = Waiting::of(&self.waiting);
-        self.questions.send(question).map_err(|_| Lost::Unreachable)?;
-        answered.await.unwrap_or(Err(Lost::Unreachable))
+        self.questions.send(question).map_err(|_| LostAnswer::Unreachable)?;
+        answered.await.unwrap_or(Err(LostAnswer::Unreachable))
     }
 
     /// The number of those who wait for an answer on it.
@@ -137,7 +137,7 @@ async fn answer<D: Dial>(
     link: &Link,
     pipe: &mut Option<Pipe<D::Stream>>,
     question: &mut Question,
-) -> Result<Bytes, Lost> {
+) -> Result<Bytes, LostAnswer> {
     let mut requests = std::mem::take(&mut question.requests);
     requests.extend_from_slice(&PROOF);
     let request = Request {
@@ -149,7 +149,7 @@ async fn answer<D: Dial>(
     let sent_us = link.proofs().now_us();
     let (kept, bytes) = answered(dial, link, pipe.take(), request).await?;
     *pipe = Some(kept);
-    proved(link, question, sent_us, bytes).ok_or(Lost::Unreachable)
+    proved(link, question, sent_us, bytes).ok_or(LostAnswer::Unreachable)
 }
 
 /// The answers without the proof behind them, if that proves them.
@@ -196,7 +196,7 @@ struct Request<'a> {
     patience: Patience,
 }
 
-impl From<io::Error> for Lost {
+impl From<io::Error> for LostAnswer {
     fn from(error: io::Error) -> Self {
         if error.kind() == ErrorKind::TimedOut { Self::TimedOut } else { Self::Unreachable }
     }
@@ -209,17 +209,17 @@ async fn answered<D: Dial>(
     link: &Link,
     idle: Option<Pipe<D::Stream>>,
     request: Request<'_>,
-) -> Result<(Pipe<D::Stream>, Bytes), Lost> {
+) -> Result<(Pipe<D::Stream>, Bytes), LostAnswer> {
     if let Some(mut pipe) = idle {
-        match pipe.ask(link, request).await.map_err(Lost::from) {
+        match pipe.ask(link, request).await.map_err(LostAnswer::from) {
             Ok(bytes) => return Ok((pipe, bytes)),
-            Err(Lost::TimedOut) => return Err(Lost::TimedOut),
-            Err(Lost::Unreachable) => {}
+            Err(LostAnswer::TimedOut) => return Err(LostAnswer::TimedOut),
+            Err(LostAnswer::Unreachable) => {}
         }
     }
     let opened = tokio::time::timeout(CONNECT_TIMEOUT, open(dial, link)).await;
     // It has not been asked yet.
-    let mut pipe = opened.ok().flatten().ok_or(Lost::Unreachable)?;
+    let mut pipe = opened.ok().flatten().ok_or(LostAnswer::Unreachable)?;
     let bytes = pipe.ask(link, request).await?;
     Ok((pipe, bytes))
 }
@@ -316,6 +316,6 @@ mod tests {
         let lane = Lane::default();
         drop(lane.inbox.take());
         let answer = lane.ask(0, Vec::new(), 1, Patience::Page, Rc::default()).await;
-        assert_eq!((answer, lane.waiting()), (Err(Lost::Unreachable), 0));
+        assert_eq!((answer, lane.waiting()), (Err(LostAnswer::Unreachable), 0));
     }
 }

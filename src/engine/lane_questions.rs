@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Engine;
-use super::lane::{Lost, Patience};
+use super::lane::{LostAnswer, Patience};
 use crate::client::outbox::Target;
 use crate::decision::quorum::MasterId;
 use crate::metrics::{QuestionKind, VerdictKind};
@@ -46,9 +46,9 @@ impl Engine {
         db: u32,
         request: Vec<u8>,
         replies: usize,
-    ) -> Result<Bytes, Lost> {
+    ) -> Result<Bytes, LostAnswer> {
         if !self.voters().contains(master) {
-            return Err(Lost::Unreachable);
+            return Err(LostAnswer::Unreachable);
         }
         let lane = self.links[master.index()].lane();
         let answer = lane.ask(db, request, replies, Patience::Large, self.term()).await;
@@ -58,7 +58,11 @@ impl Engine {
             waited += LOOK;
         }
         self.see(clock::now());
-        if self.voters().contains(master) { answer } else { answer.and(Err(Lost::Unreachable)) }
+        if self.voters().contains(master) {
+            answer
+        } else {
+            answer.and(Err(LostAnswer::Unreachable))
+        }
     }
 
     /// All masters: those first for whose lanes nobody waits, otherwise at random.

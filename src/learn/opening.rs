@@ -10,7 +10,7 @@ use crate::data::setup::{Credentials, Setup};
 use crate::data::upstream::{Dialled, Upstream};
 use crate::data::watch::HAS_MARK;
 use crate::data::whereabouts::{Tenure, ended};
-use crate::masters::dial::{Connection, Stream as _};
+use crate::masters::dial::{DialledStream, Stream as _};
 use crate::operation::request;
 use crate::resp::extent::{NotRedis, ReplyExtents};
 
@@ -20,7 +20,7 @@ const LONGEST_ANSWER: usize = 64 << 10;
 /// A connection that is ready for a client.
 pub(super) struct Opened {
     /// Stream to the data Redis.
-    pub(super) stream: Connection,
+    pub(super) stream: DialledStream,
     /// Time for which it may be used, if sentinels decide that.
     pub(super) tenure: Option<Tenure>,
 }
@@ -51,7 +51,7 @@ pub(super) async fn open(upstream: &Upstream) -> Result<Opened, Lost> {
     }
 }
 
-async fn bring(server: &mut Connection, address: &DataAddr) -> Result<(), Lost> {
+async fn bring(server: &mut DialledStream, address: &DataAddr) -> Result<(), Lost> {
     let login = address
         .password
         .as_ref()
@@ -67,7 +67,7 @@ async fn bring(server: &mut Connection, address: &DataAddr) -> Result<(), Lost> 
 ///
 /// # Errors
 /// Returns an error if the mark of a master is there, or if the connection is lost.
-pub(super) async fn require_no_mark(server: &mut Connection) -> Result<(), Lost> {
+pub(super) async fn require_no_mark(server: &mut DialledStream) -> Result<(), Lost> {
     let mut request = Vec::new();
     request::encode(&mut request, &[b"EXISTS", MARK.as_bytes()]);
     match ask(server, &request, 1).await?.first() {
@@ -76,7 +76,7 @@ pub(super) async fn require_no_mark(server: &mut Connection) -> Result<(), Lost>
     }
 }
 
-async fn require_master(server: &mut Connection) -> Result<(), Lost> {
+async fn require_master(server: &mut DialledStream) -> Result<(), Lost> {
     let mut request = Vec::new();
     // On a new connection this changes nothing.
     request::encode(&mut request, &[b"HELLO", b"2"]);
@@ -91,7 +91,7 @@ async fn require_master(server: &mut Connection) -> Result<(), Lost> {
 
 /// Sends requests and returns their replies.
 async fn ask(
-    server: &mut Connection,
+    server: &mut DialledStream,
     requests: &[u8],
     answers: usize,
 ) -> Result<Vec<Vec<u8>>, Lost> {

@@ -45,7 +45,7 @@ pub struct Network {
 }
 
 /// A connection opened by [`Network`].
-pub enum Connection {
+pub enum DialledStream {
     /// Unencrypted TCP.
     Plain(TcpStream),
     /// TLS over TCP.
@@ -75,23 +75,23 @@ impl Network {
 }
 
 impl Dial for Network {
-    type Stream = Connection;
+    type Stream = DialledStream;
 
-    async fn dial(&self, address: &MasterAddr) -> io::Result<Connection> {
+    async fn dial(&self, address: &MasterAddr) -> io::Result<DialledStream> {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         stream.set_nodelay(true)?;
         if !address.is_tls {
-            return Ok(Connection::Plain(stream));
+            return Ok(DialledStream::Plain(stream));
         }
         let client = self.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let name = self.server_name.as_ref().unwrap_or(&address.host).clone();
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let stream = client.get().connect(name, stream).await?;
-        Ok(Connection::Tls(Box::new(stream)))
+        Ok(DialledStream::Tls(Box::new(stream)))
     }
 }
 
-impl Connection {
+impl DialledStream {
     /// Whether the connection is open with nothing to read, as the kernel reports it at this moment.
     pub fn is_silent(&self) -> bool {
         let socket = match self {
@@ -105,7 +105,7 @@ impl Connection {
     }
 }
 
-impl Stream for Connection {
+impl Stream for DialledStream {
     fn abort_on_close(&self) {
         let stream = match self {
             Self::Plain(stream) => stream,
@@ -117,7 +117,7 @@ impl Stream for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for DialledStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -131,7 +131,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for DialledStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -4,7 +4,7 @@
 //! 1. Names that share a [`Skeleton`] form one pattern.
 //! 2. Where [`MANY`] patterns differ in only one word, that word becomes `*`.
 //! 3. Where [`MANY`] of the remaining patterns begin with the same word and the same byte after it, everything that
-//! follows becomes `*`.
+//!    follows becomes `*`.
 //!
 //! A step is skipped if it would catch a data name or leave no letter. If the first step is skipped, the names are
 //! listed literally. A name is caught as the proxy does it: as a whole, or by its hash tag.

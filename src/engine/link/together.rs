@@ -2,7 +2,7 @@
 //!
 //! The work of a master for each script that it is sent, whatever that does, is a good part of what a lock costs it. So
 //! programs of one key that are about to be written one behind the other, and have the same text, become one call
-//! ([`Program::together`]). Each of them still counts for itself: its answer is one of those that come back.
+//! ([`ProgramText::together`]). Each of them still counts for itself: its answer is one of those that come back.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::Asking;
 use crate::catalogue::table::Nothing;
 use crate::client::outbox::Target;
 use crate::decision::keyspace::reading::{Moment, Reading, Verdict};
-use crate::engine::lane::Lost;
+use crate::engine::lane::LostAnswer;
 use crate::operation::memory_usage::Measure;
 use crate::operation::program::Rendering;
 use crate::operation::verbatim_read::{self, Query, Registers, Said};
@@ -181,8 +181,8 @@ impl Large {
             let answer = asking.engine.ask_large_aside(master, self.db, request, parts + 1).await;
             let answer = match answer {
                 // It is still at it. With another one there might be no quorum.
-                Err(Lost::TimedOut) => return Heard::Unknown(verdict::too_large_to_read()),
-                Err(Lost::Unreachable) => None,
+                Err(LostAnswer::TimedOut) => return Heard::Unknown(verdict::too_large_to_read()),
+                Err(LostAnswer::Unreachable) => None,
                 Ok(answer) => last(&answer, parts),
             };
             // One that is out of memory queues nothing, either.
