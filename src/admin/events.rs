@@ -18,8 +18,13 @@ use crate::time::clock;
 /// Maximum events remembered.
 const REMEMBERED: usize = 100;
 
-/// Log target of the masters' lines.
-const TARGET: &str = "redlock_proxy::master";
+/// Log targets of the masters' lines: the roster and the probes, and the connections of workers.
+const TARGETS: [&str; 4] = [
+    "redlock_proxy::masters",
+    "redlock_proxy::engine::lane",
+    "redlock_proxy::engine::link",
+    "redlock_proxy::pubsub::subscription_link",
+];
 
 /// One event.
 #[derive(Clone, Debug, Serialize)]
@@ -47,7 +52,7 @@ impl Events {
 
     /// Returns the layer that listens to the log.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
-        let filter = Targets::new().with_target(TARGET, LevelFilter::INFO);
+        let filter = Targets::new().with_targets(TARGETS.map(|target| (target, LevelFilter::INFO)));
         Listener(self.clone()).with_filter(filter)
     }
 

@@ -48,7 +48,7 @@ fn values_out_of_range_are_refused_by_name() {
         ("workers = 65", "workers `65` must be from 1 to 64"),
         ("max-clients = 0", "max-clients `0` must be from 1 to 2147483647"),
         ("max-clients-per-user = -1", "max-clients-per-user `-1` is not a number that fits"),
-        ("users = ['al +@none']", "users: al: `+@none` is no command or category"),
+        ("users = ['al +@none']", "users: al: `+@none` is not a command or category"),
         (
             "max-request-bytes = 1023",
             "max-request-bytes `1023` must be from 1024 to 536870912 bytes",

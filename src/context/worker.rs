@@ -36,9 +36,6 @@ use std::time::Duration;
 /// The version reported to clients before any master has been reached: the oldest one supported.
 const UNKNOWN_VERSION: &str = "7.0.0";
 
-/// Extra time beyond the two rounds of a claim without TTL, for a busy machine.
-const PROVISIONAL_RESERVE_MS: i64 = 500;
-
 /// The state that the sessions of one worker share.
 pub struct Worker {
     pub(crate) index: usize,
@@ -267,12 +264,6 @@ impl Worker {
     pub fn databases(&self) -> u32 {
         let facts = self.engine.links().iter().filter_map(|link| link.facts());
         facts.map(|facts| facts.databases).min().unwrap_or(DEFAULT_DATABASES)
-    }
-
-    /// Returns the TTL under which a lock without TTL is claimed before it is made persistent. It leaves time for both
-    /// rounds, each of which may take all of a client's patience.
-    pub fn provisional_ttl_ms(&self) -> i64 {
-        2 * self.engine.rules().patience.as_millis() as i64 + PROVISIONAL_RESERVE_MS
     }
 
     /// Returns how long this worker has been running.

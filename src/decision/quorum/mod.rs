@@ -3,12 +3,11 @@
 //! Nothing here depends on a socket, a runtime or a clock. Ballots and instants go in; verdicts and messages to send
 //! come out. So the same code runs in the worker, in property tests and in an exhaustive model.
 //!
-//! * [`tally`] counts yes and no; [`read`] counts values;
+//! * [`read`] counts values;
 //! * [`walk`] finds everything that a quorum holds, page by page;
 //! * [`turn`] keeps two claims of one worker from racing on the masters.
 
 pub mod read;
-pub mod tally;
 pub mod turn;
 pub mod walk;
 
@@ -166,26 +165,6 @@ impl Quorum {
     pub fn reached_by(self, masters: MasterSet) -> bool {
         masters.len() >= self.needed()
     }
-}
-
-/// One master's answer to one operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ballot {
-    /// The operation took effect.
-    Yes,
-    /// The operation was refused.
-    No,
-    /// No trustworthy answer, or none in time. Never counted as "no".
-    Unknown,
-}
-
-/// Next step of a decision, and the undos to send before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QuorumNext<S> {
-    /// Masters that must undo the operation.
-    pub undo: MasterSet,
-    /// Action after the undos.
-    pub step: S,
 }
 
 #[cfg(test)]

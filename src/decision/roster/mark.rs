@@ -351,11 +351,6 @@ impl<T> Proven<T> {
     pub fn answer(&self) -> &T {
         &self.answer
     }
-
-    /// Returns the answer.
-    pub fn into_answer(self) -> T {
-        self.answer
-    }
 }
 
 #[cfg(test)]
