@@ -1,9 +1,9 @@
-//! Registers on masters: the wire format of [`crate::decision::keyspace`].
+//! Wire format of registers on masters, which [`crate::decision::keyspace`] specifies.
 //!
-//! * [`stamp`]: the content of a companion key;
-//! * [`ask`]: a request to a master; [`answer`]: its answer; [`packed`]: a reply out of a stamp;
+//! * [`stamp`]: content of a companion key;
+//! * [`ask`]: request to a master; [`answer`]: its answer; [`packed`]: reply from a stamp;
 //! * [`snapshot`]: stamps and values as a read sees them, at one moment;
-//! * [`run`]: one operation on its way; `replies`: the masters' replies to it; [`awaited`]: the answers still to come;
+//! * [`run`]: one operation in progress; `replies`: the masters' replies to it; [`awaited`]: outstanding answers;
 //! * [`promises`]: promises that a worker holds for its next programs; [`decided`]: long stamps of decided keys;
 //! * [`lagging`]: keys that a master has missed; [`remains`]: first sightings of leases on a minority.
 
@@ -33,55 +33,55 @@ use crate::decision::register::ballot::Ballot;
 use crate::lua;
 use crate::lua::keyspace::SLACK_MS;
 
-/// A key of one database.
+/// Key of one database.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The number of the database.
+    /// Number of the database.
     pub db: u16,
-    /// The name.
+    /// Name of the key.
     pub key: Bytes,
 }
 
-/// What a register holds, as far as a proxy knows: the rest is on the masters, the same for equal ballots.
+/// Content of a register, as far as a proxy knows it. The rest is on the masters, and equal for equal ballots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Content {
-    /// Its type, as stamps abbreviate it; `-`: it is absent.
+    /// Type, as stamps abbreviate it; `-` if the register is absent.
     pub kind: u8,
     /// Unix time in milliseconds at which masters clean it up, [`SLACK_MS`] after its end; -1: never.
     pub clean_ms: i64,
 }
 
-/// A lease that a key holds.
+/// Lease that a key holds.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// The token behind its tag.
+    /// Token, with its tag in front.
     pub value: Bytes,
     /// Unix time in milliseconds at which it ends by the clock of the master that keeps it; -1: never.
     pub kept_until_ms: i64,
-    /// By how much that clock is ahead of the time of day, which programs go by; 0 in stamps.
+    /// Milliseconds by which that clock is ahead of the time of day, which programs use; 0 in stamps.
     pub ahead_ms: i64,
 }
 
-/// What a program replied.
+/// Reply of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RegisterReply {
-    /// A RESP3 frame, what is to be published along with it, and the shortest time to live that the program has set, in
+    /// RESP3 frame, messages to publish along with it, and the shortest time to live that the program has set, in
     /// milliseconds.
     Frame(Bytes, Vec<Message>, Option<u64>),
-    /// The same from a stamp, in MessagePack.
+    /// Reply from a stamp, in MessagePack.
     Packed(Bytes),
-    /// It was too long for a stamp.
+    /// Reply that was too long for a stamp.
     NotKept,
 }
 
-/// A script of a client, with its arguments.
+/// Client script with its arguments.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The script, wrapped for registers.
+    /// Script, wrapped for registers.
     pub program: Arc<lua::program::ProgramText>,
-    /// Who runs it on masters that do not keep it.
+    /// Program that runs the script on masters that do not keep it.
     pub runner: Option<Arc<lua::program::ProgramText>>,
-    /// The database that is selected.
+    /// Selected database.
     pub db: u16,
     /// Whether it must not write.
     pub is_read_only: bool,
@@ -89,40 +89,41 @@ pub struct Job {
     pub keys: Vec<Bytes>,
     /// `ARGV`.
     pub argv: Vec<Bytes>,
-    /// All that it uses, each once.
+    /// All keys that it uses, without duplicates.
     pub places: Vec<Place>,
-    /// Those of them that must still hold what they held when they were watched; `None`: they certainly do not.
+    /// Keys that must still hold what they held when they were watched; `None` if they certainly do not.
     pub watched: Vec<(Place, Option<ContentName>)>,
 }
 
-/// What a program is answered that has too many keys. Not one of Redis's texts.
+/// Reply to a program that has too many keys. It is not one of Redis's texts.
 pub const TOO_MANY_KEYS: &str =
     "ERR too many keys for one command, script or transaction: split it";
 
-/// Whether a program of keys with these names is refused: the stamp of each names all of them until it is settled, so what
-/// masters keep grows with the square of their number.
+/// Returns whether a program of keys with these names is refused. The stamp of each key names all of them until it is
+/// settled, so the space on masters grows with the square of their number.
 pub fn are_too_many<'a>(names: impl Iterator<Item = &'a [u8]>) -> bool {
-    /// What masters keep at most for that, in bytes.
+    /// Maximum space for those names on a master, in bytes.
     const MOST: usize = 64 << 20;
-    /// What the name of a key takes besides itself: `stamps.lua`.
+    /// Bytes that a key's entry takes in addition to its name: `stamps.lua`.
     const AROUND: usize = 29;
     let (count, bytes) =
         names.fold((0, 0), |(count, bytes), name| (count + 1, bytes + name.len() + AROUND));
     count * bytes > MOST
 }
 
-/// Names what a key holds, for `WATCH`. The same value again has another name; what was only adopted keeps its own.
+/// Name of a key's content, for `WATCH`. A value that is written again gets another name; a value that is only adopted
+/// keeps its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContentName {
-    /// The ballot of the last program that has changed it.
+    /// Ballot of the last program that changed it.
     pub changed: Option<Ballot>,
-    /// Whether the register is there.
+    /// Whether the register is present.
     pub lives: bool,
-    /// What tells the lease from others: its tag, and [`NAMED`] bytes at most.
+    /// Part of the lease that distinguishes it from others: its tag, and [`NAMED`] bytes at most.
     pub lease: Option<Bytes>,
 }
 
-/// So many bytes of a lease tell it from others.
+/// Number of bytes of a lease that distinguish it from others.
 pub const NAMED: usize = 1024;
 
 impl Default for Content {
@@ -132,7 +133,7 @@ impl Default for Content {
 }
 
 impl Lease {
-    /// Unix time in milliseconds at which it ends by the time of day; -1: never.
+    /// Returns the Unix time in milliseconds at which it ends by the time of day; -1: never.
     pub fn end_ms(&self) -> i64 {
         match self.kept_until_ms {
             -1 => -1,
@@ -141,7 +142,7 @@ impl Lease {
     }
 }
 
-/// Two masters have the same lease although it ends at moments of their own.
+/// Two masters hold the same lease even if each ends it at a different moment.
 impl PartialEq for Lease {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
@@ -206,7 +207,7 @@ impl Program for Job {
         Some(end_ms.saturating_mul(1000))
     }
 
-    /// Copies of one token may be of one lock, whatever attempts they are of: readers take them for that, too.
+    /// Copies of one token may belong to one lock, whatever their attempts: readers treat them as one lock, too.
     fn may_stand_for(one: &Lease, other: &Lease) -> bool {
         let (one, other) = (Stored::decode(&one.value), Stored::decode(&other.value));
         let attempt = |stored: &Stored<'_>| stored.tag.map(|tag| tag.attempt);
@@ -214,7 +215,8 @@ impl Program for Job {
         is_same || one.token == other.token || attempt(&one).is_some_and(Attempt::is_nobodys)
     }
 
-    /// Proxies count votes for what they have tagged; and what has no end, or that of the register, is no Redlock.
+    /// Proxies count votes for leases that they have tagged. A lease without an end, or with that of the register, is
+    /// no Redlock.
     fn is_over_in_time(lease: &Lease, content: &Content) -> bool {
         let is_value = content.kind == b's' && content.clean_ms == lease.kept_until_ms;
         match Stored::decode(&lease.value).tag {
@@ -241,7 +243,7 @@ mod tests {
     use crate::decision::lease::attempt::{WorkerId, encode};
 
     fn lease(value: Vec<u8>, kept_until_ms: i64) -> Lease {
-        // The clocks of masters differ, if only by what is uncertain about them.
+        // The clocks of masters differ, if only by their uncertainty.
         Lease { value: value.into(), kept_until_ms, ahead_ms: 1 }
     }
 

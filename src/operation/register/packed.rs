@@ -1,9 +1,10 @@
-//! Replies out of stamps: what a script returned, in MessagePack as `cmsgpack.pack` writes it (`lua_cmsgpack.c`), made the
-//! RESP3 frame that Redis makes of it (`luaReplyToRedisReply` in `script_lua.c`). Behind it stands what the script has published.
+//! Replies from stamps. A stamp has what a script returned in MessagePack, as `cmsgpack.pack` writes it
+//! (`lua_cmsgpack.c`). This module converts it to the RESP3 frame that Redis makes from the same value
+//! (`luaReplyToRedisReply` in `script_lua.c`). The messages that the script published follow it.
 
 use crate::operation::program::Message;
 
-/// Returns the frame, and what was published; `None`: this is no reply that was packed.
+/// Returns the frame and the published messages; `None` if this is not a packed reply.
 pub fn reply(packed: &[u8]) -> Option<(Vec<u8>, Vec<Message>)> {
     let mut rest = packed;
     let reply = frame(&mut rest)?;
@@ -14,14 +15,14 @@ pub fn reply(packed: &[u8]) -> Option<(Vec<u8>, Vec<Message>)> {
     rest.is_empty().then_some((reply, messages))
 }
 
-/// The next value as a frame.
+/// Reads the next value as a frame.
 fn frame(rest: &mut &[u8]) -> Option<Vec<u8>> {
     let mut frame = Vec::with_capacity(rest.len() + 16);
     write(&value(rest, 0)?, &mut frame);
     Some(frame)
 }
 
-/// What Lua can return.
+/// Values that Lua can return.
 enum Value<'a> {
     Nil,
     False,
@@ -33,7 +34,7 @@ enum Value<'a> {
     Table(Vec<(Value<'a>, Value<'a>)>),
 }
 
-/// `cmsgpack` goes no deeper.
+/// Deepest nesting that `cmsgpack` writes.
 const DEEPEST: usize = 16;
 
 fn value<'a>(rest: &mut &'a [u8], depth: usize) -> Option<Value<'a>> {
@@ -88,7 +89,7 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// A number of so many bytes, the highest first.
+/// Reads a number of `bytes` bytes, highest byte first.
 fn unsigned(rest: &mut &[u8], bytes: usize) -> Option<u64> {
     let digits = take(rest, bytes)?;
     Some(digits.iter().fold(0, |number, digit| number << 8 | u64::from(*digit)))
@@ -99,7 +100,7 @@ fn write(value: &Value<'_>, frame: &mut Vec<u8>) {
         Value::Nil | Value::False => frame.extend_from_slice(b"_\r\n"),
         Value::True => frame.extend_from_slice(b":1\r\n"),
         Value::Number(number) => line(frame, ':', number.to_string().as_bytes()),
-        // As C does it: towards zero.
+        // Rounded towards zero, as in C.
         Value::Double(number) => line(frame, ':', (*number as i64).to_string().as_bytes()),
         Value::Text(text) => {
             line(frame, '$', text.len().to_string().as_bytes());
@@ -155,7 +156,7 @@ fn write_table(entries: &[(Value<'_>, Value<'_>)], frame: &mut Vec<u8>) {
     if let Some(Value::Text(number)) = named("big_number") {
         return line(frame, '(', number);
     }
-    // A list with holes ends at the first.
+    // A list with holes ends at the first hole.
     let at = |index: i64| {
         let is_it = |key: &Value<'_>| matches!(key, Value::Number(key) if *key == index);
         entries.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
@@ -165,7 +166,7 @@ fn write_table(entries: &[(Value<'_>, Value<'_>)], frame: &mut Vec<u8>) {
     write_items(frame, '*', items.len(), &items);
 }
 
-/// A line of its own: what would end it is left out, as Redis does.
+/// Appends a line. Line breaks in `text` become spaces, as in Redis.
 fn line(frame: &mut Vec<u8>, marker: char, text: &[u8]) {
     frame.push(marker as u8);
     frame.extend(text.iter().map(|byte| if b"\r\n".contains(byte) { b' ' } else { *byte }));

@@ -1,4 +1,4 @@
-//! Since when leases of a minority have been seen: [`crate::decision::keyspace::remains`] needs somebody with a clock.
+//! First sightings of leases on a minority, for [`crate::decision::keyspace::remains`], which has no clock of its own.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,26 +8,27 @@ use super::{Job, Lease, Place};
 use crate::decision::keyspace::remains::Over;
 use crate::time::clock::Instant;
 
-/// The most keys that are remembered. Others are looked at when there is room.
+/// Maximum keys remembered. Other keys are considered once there is room.
 const MOST: usize = 10_000;
 
-/// So many times the patience no claim or extension counts votes. Their freshness is doubled before the patience ends, so it
-/// is below twice that; the rest is for proxies that are more patient, and for clocks that are slow.
+/// Multiple of the patience after which no claim or extension counts votes any more. Their freshness doubles before the
+/// patience ends, so it stays below twice the patience. The rest is a margin for proxies that are more patient, and for
+/// slow clocks.
 const PATIENCES: u32 = 4;
 
-/// See the module.
+/// Leases of a minority, with the time since which they have been seen.
 #[derive(Debug, Default)]
 pub struct Remains {
     seen: RefCell<HashMap<Place, Vec<(Lease, Instant)>>>,
 }
 
 impl Remains {
-    /// How long a lease of a minority has to have been seen.
+    /// Returns how long a lease of a minority must have been seen.
     pub fn wait(patience: Duration) -> Duration {
         patience * PATIENCES
     }
 
-    /// All masters have shown what they hold under `places`: these leases are held by fewer than a quorum.
+    /// Notes the leases that fewer than a quorum hold, after all masters have shown their content under `places`.
     pub fn see(&self, places: &[Place], minor: Vec<(Place, Lease)>, now: Instant) {
         let mut seen = self.seen.borrow_mut();
         for place in places {
@@ -44,7 +45,7 @@ impl Remains {
         }
     }
 
-    /// Those under any of `places` that have been seen for so long.
+    /// Returns the leases under any of `places` that have been seen for at least `wait`.
     pub fn over(&self, places: &[Place], wait: Duration, now: Instant) -> Over<Job> {
         let seen = self.seen.borrow();
         let leases = places.iter().flat_map(|place| {
@@ -55,7 +56,7 @@ impl Remains {
         Over::These(over.map(|(place, lease, _)| (place.clone(), lease.clone())).collect())
     }
 
-    /// Those that are waited for under this key.
+    /// Returns the leases that are being waited for under this key.
     pub fn of(&self, place: &Place) -> Vec<Lease> {
         let seen = self.seen.borrow();
         seen.get(place).into_iter().flatten().map(|(lease, _)| lease.clone()).collect()

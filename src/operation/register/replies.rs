@@ -1,7 +1,7 @@
-//! What masters replied to one program.
+//! Replies of masters to one program.
 //!
-//! Masters that hold the same state and run the same program come to the same state, and say the same. Who says something
-//! else may hold something else as well, and its stamp does not tell.
+//! Masters that hold the same state and run the same program reach the same state and reply the same. A master that
+//! replies differently may also hold something different, and its stamp does not show that.
 
 use bytes::Bytes;
 
@@ -9,16 +9,16 @@ use super::RegisterReply;
 use crate::decision::quorum::Quorum;
 use crate::resp::flat;
 
-/// The replies of a round, each once, with how many masters gave it.
+/// Distinct replies of a round, each with the number of masters that gave it.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     given: Vec<(RegisterReply, usize)>,
-    /// A quorum ran the program, and no reply is a quorum's yet.
+    /// Whether a quorum ran the program without agreeing on a reply yet.
     pub(super) is_open: bool,
 }
 
 impl Replies {
-    /// One more master has replied.
+    /// Adds the reply of one more master.
     pub(super) fn add(&mut self, reply: &RegisterReply) {
         match self.given.iter_mut().find(|(given, _)| is_alike(given, reply)) {
             Some((_, count)) => *count += 1,
@@ -26,31 +26,32 @@ impl Replies {
         }
     }
 
-    /// Any of them: as long as a master has run the program, it is what all reply that run it.
+    /// Returns any of the replies. If one master has run the program, all masters that run it reply the same.
     pub(super) fn first(&self) -> Option<&RegisterReply> {
         self.given.first().map(|(reply, _)| reply)
     }
 
-    /// Whether there are several.
+    /// Returns whether masters gave different replies.
     pub(super) fn differ(&self) -> bool {
         self.given.len() > 1
     }
 
-    /// The one that a quorum gave.
+    /// Returns the reply that a quorum gave.
     pub(super) fn agreed(&self, quorum: Quorum) -> Option<&RegisterReply> {
         let agreed = self.given.iter().find(|(_, count)| *count >= quorum.needed());
         agreed.map(|(reply, _)| reply)
     }
 }
 
-/// What is answered when no reply is a quorum's.
+/// Returns the reply to the client if no quorum agrees on one.
 pub(super) fn differing() -> RegisterReply {
     let error = "-ERR masters answered differently although they held the same: the script ran, and what it wrote may differ. \
                  Let it not depend on what differs from master to master (docs/scripts.md)\r\n";
     RegisterReply::Frame(Bytes::from_static(error.as_bytes()), Vec::new(), None)
 }
 
-/// The members of a set and the pairs of a map have an order of each master's own.
+/// Returns whether two replies are equal, in spite of the order that each master gives the members of a set and the
+/// pairs of a map.
 fn is_alike(one: &RegisterReply, other: &RegisterReply) -> bool {
     let (RegisterReply::Frame(one, messages, _), RegisterReply::Frame(other, others, _)) =
         (one, other)

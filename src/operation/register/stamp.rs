@@ -1,4 +1,5 @@
-//! Stamps: what a master keeps of a register beside its value. `lua/keyspace/stamp.lua` has the same format in its words.
+//! Stamps: the record of a register that a master keeps next to its value. `lua/keyspace/stamp.lua` describes the same
+//! format.
 
 use bytes::Bytes;
 
@@ -9,18 +10,18 @@ use crate::decision::keyspace::slot::{Open, State};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::keyspace::SLACK_MS;
 
-/// Added to the number of the last programs when the very last one has only read the key.
+/// Added to the number of remembered programs if the last one has only read the key.
 const ONLY_READ: usize = 50;
 
-/// Bytes of a ballot.
+/// Length of a ballot in bytes.
 pub const BALLOT: usize = 16;
 
-/// Returns a ballot in bytes, in the order in which ballots are compared: its counter and its worker. Keys have no epochs.
+/// Returns a ballot in bytes: its counter and its worker, so that bytes sort as ballots do. Keys have no epochs.
 pub fn ballot(Ballot { counter, worker, .. }: Ballot) -> [u8; BALLOT] {
     (u128::from(counter) << 64 | u128::from(worker)).to_be_bytes()
 }
 
-/// The ballot in these bytes; `None`: these are none.
+/// Returns the ballot in these bytes; `None` if they are not a ballot.
 pub fn parse_ballot(bytes: &[u8]) -> Option<Ballot> {
     let number = u128::from_be_bytes(bytes.try_into().ok()?);
     Some(Ballot { epoch: 0, counter: (number >> 64) as u64, worker: number as u64 })
@@ -55,8 +56,8 @@ pub fn write(state: &State<Job>, place: &Place) -> Vec<u8> {
     text
 }
 
-/// Whether the master was admitted without knowing what had been accepted here. Else what stands there as long as nothing
-/// was accepted is the floor of the database.
+/// Returns whether the master was admitted without knowing what had been accepted here. Otherwise, as long as nothing
+/// was accepted, this field holds the floor of the database.
 fn is_unknown(state: &State<Job>) -> bool {
     state.accepted == Ballot::NONE && state.recent.dropped() != Ballot::NONE
 }
@@ -83,28 +84,29 @@ fn write_open(text: &mut Vec<u8>, open: &Open<Job>, is_alone: impl Fn(&Group) ->
     }
 }
 
-/// Whether a group is one key, under the ballot of its last program: the most frequent, which has no name.
+/// Returns whether a group is one key, under the ballot of its last program. That is the most frequent group, and its
+/// name is left out.
 fn is_alone(group: &Group, place: &Place, recent: &Remembered<RegisterReply>) -> bool {
     matches!(group, [(key, ran)] if key == place && recent.last() == Some(*ran))
 }
 
-/// Returns a lease as stamps and scripts have it.
+/// Returns a lease in the format of stamps and scripts.
 pub fn lease(lease: &Lease) -> Vec<u8> {
     [format!("{:016}", lease.end_ms()).as_bytes(), &lease.value].concat()
 }
 
-/// The lease in these words; `None`: these are none.
+/// Returns the lease in these bytes; `None` if they are not a lease.
 pub fn parse_lease(text: &[u8]) -> Option<Lease> {
     let (end, value) = text.split_at_checked(16)?;
     Some(Lease { value: Bytes::copy_from_slice(value), kept_until_ms: number(end)?, ahead_ms: 0 })
 }
 
-/// The state in a stamp of `place`, from its accepted ballot on; `None`: it is no stamp.
+/// Returns the state in a stamp of `place`, from its accepted ballot on; `None` if it is not a stamp.
 pub fn parse(text: &[u8], place: &Place) -> Option<State<Job>> {
     parse_with_floor(text, place).map(|(state, _)| state)
 }
 
-/// The same, and up to where nobody knows what ran, if nothing was accepted.
+/// Like [`parse`], and also returns the ballot up to which it is unknown what ran, if nothing was accepted.
 pub fn parse_with_floor(text: &[u8], place: &Place) -> Option<(State<Job>, Ballot)> {
     let mut rest = Rest(text);
     let (accepted, basis) = (rest.ballot()?, rest.ballot()?);
@@ -129,8 +131,8 @@ pub fn parse_with_floor(text: &[u8], place: &Place) -> Option<(State<Job>, Ballo
     rest.0.is_empty().then_some((state, floor))
 }
 
-/// What a stamp of `place` promises, and its state without the last programs; `None`: these words are none that `heads.lua`
-/// shows.
+/// Returns the promise in a stamp of `place`, and its state without the last programs; `None` if `heads.lua` does not
+/// show such text.
 pub fn parse_head(text: &[u8], place: &Place) -> Option<(Ballot, State<Job>)> {
     let mut rest = Rest(text);
     let (promised, accepted, basis) = (rest.ballot()?, rest.ballot()?, rest.ballot()?);
@@ -145,7 +147,7 @@ pub fn parse_head(text: &[u8], place: &Place) -> Option<(Ballot, State<Job>)> {
     Some((promised, state)).filter(|_| rest.0.is_empty())
 }
 
-/// What is left of a stamp.
+/// Unread rest of a stamp.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -163,12 +165,12 @@ impl<'a> Rest<'a> {
         parse_ballot(self.take(BALLOT)?)
     }
 
-    /// Microseconds, in bytes.
+    /// Reads a time in microseconds, in bytes.
     fn moment(&mut self) -> Option<u64> {
         Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Bytes behind their number.
+    /// Reads bytes that follow their length.
     fn counted(&mut self, digits: usize) -> Option<&'a [u8]> {
         let length = usize::try_from(self.number(digits)?).ok()?;
         self.take(length)
@@ -182,7 +184,7 @@ impl<'a> Rest<'a> {
         Some((self.ballot()?, reply))
     }
 
-    /// What is open, if anything is; without a group if that has no name.
+    /// Reads the dependencies, if the state is open. Their group is empty if its name is left out.
     fn open(&mut self) -> Option<Option<Open<Job>>> {
         let how = self.take(1)?;
         if how == b"-" || how == b"?" {
