@@ -1,4 +1,4 @@
-//! What a master answered.
+//! Answers of masters.
 
 use std::str::FromStr;
 
@@ -12,20 +12,20 @@ use crate::decision::register::ballot::Ballot;
 use crate::operation::program::Message;
 use crate::resp::flat;
 
-/// What a master answered to a request.
+/// Answer of a master to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// It counts for the decision.
+    /// Answer that counts for the decision.
     Answer(MasterAnswer<Job>),
-    /// It lacks what these states hold, by their places in the request.
+    /// The master lacks the content of these states, given by their positions in the request.
     Lacking(Vec<usize>),
-    /// The program uses this key, too, and has written nothing.
+    /// The program also uses this key, and has written nothing.
     Missing(Place),
-    /// The master did not run the script: its error.
+    /// The master did not run the script and returned this error.
     Failed(Bytes),
 }
 
-/// Reads the answer to `request`, a RESP3 frame; `None`: it is none of these scripts'.
+/// Reads the answer to `request`, a RESP3 frame; `None` if it is not an answer of these scripts.
 pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
     if frame.first().is_some_and(|marker| b"-!".contains(marker)) {
         return Some(Said::Failed(Bytes::copy_from_slice(frame)));
@@ -53,7 +53,7 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
     Some(Said::Answer(answer))
 }
 
-/// What a master has replied to a program that it has run.
+/// Reads the reply of a program from the answer of a master that has run it.
 pub fn replied(frame: &[u8]) -> Option<RegisterReply> {
     let told = || {
         let items = flat::items(frame)?;
@@ -76,28 +76,28 @@ fn applied(how: &[u8], rest: &[&[u8]]) -> Option<Ran<Job>> {
     }
 }
 
-/// Whether a master that gives this error, a frame, has certainly changed nothing. Others come from within a script, too, which
-/// may have written before.
+/// Returns whether a master that returns this error, a frame, has certainly changed nothing. Other errors may also come
+/// from within a script, after it has written.
 pub fn has_changed_nothing(error: &[u8]) -> bool {
     let codes: [&[u8]; 6] = [b"OOM", b"MISCONF", b"NOREPLICAS", b"READONLY", b"LOADING", b"BUSY"];
     let code = error.strip_prefix(b"-").and_then(|text| text.split(|byte| *byte == b' ').next());
     code.is_some_and(|code| codes.contains(&code))
 }
 
-/// Whether a master has not run a program, as it came to a key that it lacks.
+/// Returns whether a master did not run a program because it needs an undeclared key.
 pub fn is_missing(frame: &[u8]) -> bool {
     let how = flat::items(frame).and_then(|items| flat::bulk(items.first()?));
     how == Some(b"missing")
 }
 
-/// Reads a refusal; `None`: it is something else.
+/// Reads a refusal; `None` if the answer is not one.
 pub fn refused(frame: &[u8]) -> Option<Refusal> {
     let items = flat::items(frame)?;
     let (how, rest) = items.split_first()?;
     refusal(rest).filter(|_| flat::bulk(how) == Some(b"refused"))
 }
 
-/// The highest ballot that was promised, and if that is what it is about, the latest time that may be.
+/// Reads the highest promised ballot, and the latest time that may be promised if the refusal is about that.
 fn refusal(rest: &[&[u8]]) -> Option<Refusal> {
     let promised = parse_ballot(flat::bulk(rest.first()?)?)?;
     let latest_us = match rest.get(1) {
@@ -107,16 +107,16 @@ fn refusal(rest: &[&[u8]]) -> Option<Refusal> {
     Some(Refusal { promised, latest_us })
 }
 
-/// How far a master is with a key.
+/// Progress of a master on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StampHead {
-    /// The ballot that is promised.
+    /// Promised ballot.
     pub promised: Ballot,
-    /// What the master holds, without the last programs. Leases are not looked at.
+    /// Content on the master, without the last programs and without leases.
     pub sight: Sight<Job>,
 }
 
-/// Reads how far a master is with each of these keys; `None`: it is something else.
+/// Reads the progress of a master on each of these keys; `None` if the answer is not about that.
 pub fn heads(frame: &[u8], places: &[Place]) -> Option<Vec<StampHead>> {
     let items = flat::items(frame)?;
     let head = |(item, place): (&&[u8], &Place)| {
@@ -130,7 +130,7 @@ pub fn heads(frame: &[u8], places: &[Place]) -> Option<Vec<StampHead>> {
     items.iter().zip(places).map(head).collect::<Option<_>>().filter(|_| is_whole)
 }
 
-/// Reads what a master has fetched: for each key what it holds, if this master has it; `None`: it is something else.
+/// Reads the content that a master has fetched, for each key that it holds; `None` if the answer is not about that.
 pub fn fetched(frame: &[u8]) -> Option<Vec<Option<Bytes>>> {
     let items = flat::items(frame)?;
     let (how, held) = items.split_first()?;
@@ -139,7 +139,7 @@ pub fn fetched(frame: &[u8]) -> Option<Vec<Option<Bytes>>> {
     is_fetched.then(|| held.collect())
 }
 
-/// Reads what a master shows of a key: its stamp from the accepted ballot on, whether the value is gone, the lease, and the
+/// Reads a master's view of a key: its stamp from the accepted ballot on, whether the value is gone, the lease, and the
 /// last flush.
 pub fn sight(shown: &[u8], place: &Place) -> Option<Sight<Job>> {
     let [stamp, is_gone, lease, flush] = flat::items(shown)?[..] else { return None };
@@ -152,8 +152,9 @@ pub fn sight(shown: &[u8], place: &Place) -> Option<Sight<Job>> {
     Some(Sight { state, floor, is_gone: flat::int(is_gone)? == 1, lease, flush })
 }
 
-/// What ran, of an answer without words around the reply: nothing if it wrote, or if it has set one, the time to live that says
-/// so; or twice a number, and one more if it only read. Scripts' own replies are never without words otherwise.
+/// Reads an answer that is only the reply. A null means that the program wrote. A string is the time to live that it
+/// has set, and means that it wrote and replied a null. A number is twice the reply, plus one if the program only read.
+/// Other replies of scripts come with words around them.
 fn bare(frame: &[u8]) -> Option<Ran<Job>> {
     let is_nothing = matches!(frame, b"_\r\n" | b"#f\r\n" | b"$-1\r\n");
     if is_nothing {
@@ -167,7 +168,7 @@ fn bare(frame: &[u8]) -> Option<Ran<Job>> {
     ran(&[format!(":{}\r\n", number >> 1).as_bytes()], wrote, wrote)
 }
 
-/// What ran, and has set this time to live.
+/// Returns the result of a program that has set this time to live.
 fn dated(ttl_ms: u64, rest: &[&[u8]]) -> Option<Ran<Job>> {
     let mut ran = ran(rest, true, true)?;
     if let RegisterReply::Frame(_, _, told) = &mut ran.reply {

@@ -1,42 +1,43 @@
-//! What masters have still to answer.
+//! Outstanding answers of masters.
 
 use super::run::Token;
 use crate::decision::quorum::{MasterId, MasterSet};
 
-/// The answers that are still to come, in the order in which masters were asked. A master may owe several: to what all are asked,
-/// and of what it has.
+/// Outstanding answers, in the order of the requests. A master may owe several: one to the request that all receive,
+/// and one about the content that it holds.
 #[derive(Debug, Default)]
 pub struct Awaited(Vec<(MasterId, Token)>);
 
 impl Awaited {
-    /// These masters are asked what this stands for, besides what they owe.
+    /// Adds a request to these masters. Answers that they already owe stay outstanding.
     pub fn ask(&mut self, masters: MasterSet, token: Token) {
         self.0.extend(masters.iter().map(|master| (master, token)));
     }
 
-    /// The same, and nothing that was asked for anything else is waited for any more.
+    /// Adds a request to these masters, and drops all answers to other requests.
     pub fn ask_only(&mut self, masters: MasterSet, token: Token) {
         self.ask(masters, token);
         self.0.retain(|(_, other)| *other == token);
     }
 
-    /// Nobody but these masters is waited for.
+    /// Drops the answers of all masters but these.
     pub fn keep(&mut self, masters: MasterSet) {
         self.0.retain(|(master, _)| masters.contains(*master));
     }
 
-    /// What a master has answered: it answers in the order in which it was asked. `None`: it is not waited for.
+    /// Removes the next answer of a master, which answers in the order of its requests, and returns its token. `None`
+    /// if no answer is outstanding.
     pub fn answered(&mut self, master: MasterId) -> Option<Token> {
         let at = self.0.iter().position(|(other, _)| *other == master)?;
         Some(self.0.remove(at).1)
     }
 
-    /// The masters that owe any.
+    /// Returns the masters that owe an answer.
     pub fn masters(&self) -> MasterSet {
         self.0.iter().map(|(master, _)| *master).collect()
     }
 
-    /// Whether nobody owes any.
+    /// Returns whether no answer is outstanding.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

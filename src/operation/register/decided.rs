@@ -1,4 +1,4 @@
-//! Keys whose states are decided, and whose stamps are long as each names all keys of its program.
+//! Keys whose states are decided, and whose stamps are long because each names all keys of its program.
 
 use std::cell::RefCell;
 
@@ -7,10 +7,11 @@ use tokio::sync::Notify;
 use super::Place;
 use crate::decision::register::ballot::Ballot;
 
-/// Names of the keys of one program that are left to the sweep, in bytes: a stamp as long as that is no burden.
+/// Maximum length of the names of one program's keys, in bytes, for which the sweep is enough. A stamp of that length
+/// is no burden.
 pub(super) const SHORT: usize = 1_000;
 
-/// See the module.
+/// Queue of those keys.
 #[derive(Debug, Default)]
 pub struct Decided {
     keys: RefCell<Vec<(Place, Ballot)>>,
@@ -18,7 +19,7 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// All masters hold the states of these keys that were accepted under these ballots.
+    /// Notes that all masters hold the states of these keys that were accepted under these ballots.
     pub fn note(&self, keys: Vec<(Place, Ballot)>) {
         self.keys.borrow_mut().extend(keys);
         self.added.notify_one();

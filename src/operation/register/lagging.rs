@@ -1,4 +1,4 @@
-//! Keys that some masters are behind on: they wait here until those can be reached, and are settled then.
+//! Keys that some masters are behind on. They wait here until those masters can be reached, and are settled then.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 use super::Place;
 use crate::decision::quorum::{MAX_MASTERS, MasterId, MasterSet};
 
-/// The most keys that are remembered. Beyond it, stamps are compared once a master is back, which finds the others.
+/// Maximum keys remembered. Beyond it, a comparison of stamps finds the others once a master is back.
 pub const MOST: usize = 10_000;
 
-/// See the module.
+/// Keys that some masters are behind on, and a queue of them.
 #[derive(Debug, Default)]
 pub struct Behind {
     state: RefCell<State>,
@@ -21,26 +21,26 @@ pub struct Behind {
 #[derive(Debug, Default)]
 struct State {
     keys: HashMap<Place, Entry>,
-    /// Those that nobody is at.
+    /// Keys that no task is settling.
     queue: VecDeque<Place>,
     counts: [usize; MAX_MASTERS],
-    /// Masters with keys that there was no room for.
+    /// Masters with keys for which there was no room.
     overflowed: MasterSet,
 }
 
 #[derive(Debug)]
 struct Entry {
     masters: MasterSet,
-    /// Nobody is at it, and it waits for somebody.
+    /// Whether it is in the queue, with no task settling it.
     is_queued: bool,
-    /// It was noted again while somebody is at it.
+    /// Whether it was noted again while a task was settling it.
     is_noted: bool,
-    /// How often it could not be settled.
+    /// Number of failed attempts to settle it.
     failures: u32,
 }
 
 impl Behind {
-    /// These masters have missed something under `place`.
+    /// Notes that these masters have missed something under `place`.
     pub fn note(&self, place: Place, masters: MasterSet) {
         if masters.is_empty() {
             return;
@@ -51,7 +51,8 @@ impl Behind {
             Some(entry) => {
                 let more = masters.without(entry.masters);
                 entry.masters = entry.masters.union(masters);
-                // Whoever is at it puts it back: two would only come between each other, and each of them would go on for ever.
+                // The task that is settling it puts it back. Two tasks would only disturb each other, and neither would
+                // ever end.
                 entry.is_noted = !entry.is_queued;
                 state.count(more, 1);
             }
@@ -68,7 +69,7 @@ impl Behind {
         self.added.notify_one();
     }
 
-    /// The next key that one of the masters that are `able` is behind on. It counts as behind until it is
+    /// Takes the next key that one of the `able` masters is behind on. The key still counts until it is
     /// [`Behind::settled`].
     pub fn take(&self, able: MasterSet) -> Option<Place> {
         let state = &mut *self.state.borrow_mut();
@@ -89,7 +90,8 @@ impl Behind {
         None
     }
 
-    /// A key that was taken is held alike by all but those that are `still` behind on it, which come again.
+    /// Notes that all masters hold a taken key alike, except those that are `still` behind. For them it is queued
+    /// again.
     pub fn settled(&self, place: &Place, still: MasterSet) {
         let state = &mut *self.state.borrow_mut();
         let Some(entry) = state.keys.get_mut(place) else { return };
@@ -110,7 +112,7 @@ impl Behind {
         state.count(more, 1);
     }
 
-    /// A key that was taken could not be settled. Returns how often that was so.
+    /// Notes that a taken key could not be settled. Returns the number of failures in a row.
     pub fn failed(&self, place: &Place) -> u32 {
         let state = &mut *self.state.borrow_mut();
         state.keys.get_mut(place).map_or(0, |entry| {
@@ -119,7 +121,7 @@ impl Behind {
         })
     }
 
-    /// A key that was taken and not settled comes again.
+    /// Queues a key again that was taken and not settled.
     pub fn put_back(&self, place: &Place) {
         let state = &mut *self.state.borrow_mut();
         let Some(entry) = state.keys.get_mut(place) else { return };
@@ -128,28 +130,28 @@ impl Behind {
         }
     }
 
-    /// How many keys a master is known to be behind on.
+    /// Returns the number of keys that a master is known to be behind on.
     pub fn count(&self, master: MasterId) -> usize {
         self.state.borrow().counts[master.index()]
     }
 
-    /// The masters with keys that there was no room for, once.
+    /// Takes the masters with keys for which there was no room. The next call returns only later ones.
     pub fn overflowed(&self) -> MasterSet {
         std::mem::take(&mut self.state.borrow_mut().overflowed)
     }
 
-    /// Whether there is room for more.
+    /// Returns whether there is room for more keys.
     pub fn has_room(&self) -> bool {
         self.state.borrow().keys.len() < MOST
     }
 
-    /// Whether any of these masters is behind on something.
+    /// Returns whether any of these masters is behind on a key.
     pub fn has_any(&self, masters: MasterSet) -> bool {
         let state = self.state.borrow();
         masters.iter().any(|master| state.counts[master.index()] > 0)
     }
 
-    /// Resolves when one was added.
+    /// Waits until a key was added.
     pub async fn added(&self) {
         self.added.notified().await;
     }

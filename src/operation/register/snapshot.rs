@@ -1,8 +1,8 @@
-//! What a master shows of keys to who only reads: stamps, and what is there beside them, at one moment.
+//! Snapshots of keys for readers: stamps, and the values next to them, at one moment.
 //!
-//! Masters run it as a transaction (`MULTI`), so that what they reply is in their own words and costs no script. For a
-//! string `MGET` of the key and its companion is enough. The mark is shown with them: what masters show after different
-//! flushes does not go together.
+//! A master takes a snapshot in a transaction (`MULTI`), so it replies in its own words and runs no script. For a
+//! string, `MGET` of the key and its companion is enough. The mark is part of every snapshot, because snapshots after
+//! different flushes must not be combined.
 
 use bytes::Bytes;
 
@@ -18,33 +18,33 @@ use crate::lua::keyspace;
 use crate::operation::request;
 use crate::resp::flat;
 
-/// A key, as a master shows it.
+/// One master's view of a key.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The register, and a lease beside it: of strings a part of the value, of anything else none.
+    /// Register, and a lease next to it. The view has part of the value for strings, and nothing of it for other types.
     pub sight: Sight<Job>,
-    /// What was promised.
+    /// Promised ballot.
     pub promised: Ballot,
-    /// The type that the master has there, as stamps abbreviate it.
+    /// Type of the key on the master, as stamps abbreviate it.
     pub kind: u8,
 }
 
-/// The last flush before a key was shown, and the ballot that it was accepted under: equal ones mean equal registers.
+/// Last flush before the view was taken, and the accepted ballot. Equal pairs mean equal registers.
 pub type FlushedBallot = (u64, Ballot);
 
-/// How many commands show a key.
+/// Number of commands that show a key.
 pub const COMMANDS: usize = 4;
 
-/// How many commands, and replies, there are before those on keys: the beginning, and the mark.
+/// Number of commands, and of replies, before those of the keys: the beginning, and the mark.
 pub const BEFORE: usize = 2;
 
-/// How many bytes of a value tell leases apart: a tag, and more than tokens have.
+/// Last byte of a value that is read to distinguish leases: enough for a tag and more than a token.
 const ENOUGH: &[u8] = b"1023";
 
-/// The types that stamps know.
+/// Types that stamps know.
 const KINDS: &[u8] = b"-slezhx?";
 
-/// Where a stamp has what is read of it: its content, and the text behind that.
+/// Position of the content and the number after it in a stamp.
 const CONTENT: std::ops::Range<usize> = 3 * BALLOT..3 * BALLOT + 17;
 
 /// Appends the beginning of a transaction that shows `keys`.
@@ -59,18 +59,19 @@ pub fn begin<'a>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'a [u8]>) {
     }
 }
 
-/// Appends its end.
+/// Appends the end of a transaction.
 pub fn end(out: &mut Vec<u8>) {
     request::encode(out, &[b"EXEC"]);
 }
 
-/// Appends what shows a key in the same way where masters are out of memory, and so do not queue commands. Costs a script.
+/// Appends a request for the same view of one key from a master that is out of memory and so queues no commands. It
+/// costs a script.
 pub fn without_queue(out: &mut Vec<u8>, key: &[u8]) {
     let (mark, stamp) = (reserved::MARK.as_bytes(), companion(key));
     request::encode(out, &[b"EVAL", keyspace::LOOK.as_bytes(), b"3", mark, &stamp, key, ENOUGH]);
 }
 
-/// Appends the request that shows strings, each with its stamp.
+/// Appends a request for strings and their stamps.
 pub fn strings<'a>(out: &mut Vec<u8>, keys: impl ExactSizeIterator<Item = &'a [u8]>) {
     request::header(out, 2 + 2 * keys.len());
     request::word(out, b"MGET");
@@ -81,19 +82,19 @@ pub fn strings<'a>(out: &mut Vec<u8>, keys: impl ExactSizeIterator<Item = &'a [u
     request::word(out, reserved::MARK.as_bytes());
 }
 
-/// The last flush, as a mark shows it; `None`: there is no mark.
+/// Returns the last flush according to a mark; `None` if there is no mark.
 pub fn last_flush(mark: Option<&[u8]>) -> Option<u64> {
     Some(Tail::of_stored(mark?)?.last_flush)
 }
 
-/// The key of a stamp.
+/// Returns the key of a stamp.
 pub fn companion(key: &[u8]) -> Vec<u8> {
     [reserved::PREFIX.as_bytes(), b"s:", key].concat()
 }
 
 impl Snapshot {
-    /// Reads the replies to the [`COMMANDS`] on a key; `None`: they are none. Where something else is in the place of the
-    /// stamp, there is none.
+    /// Reads the replies to the [`COMMANDS`] of a key; `None` if they are not such replies. A foreign value in place of
+    /// the stamp counts as no stamp.
     pub fn of(replies: &[&[u8]]) -> Option<Self> {
         let [stamp, kind, clean, value] = replies else { return None };
         let (promised, state) = glance(flat::bulk(stamp));
@@ -111,18 +112,19 @@ impl Snapshot {
         Some(Self { sight, promised, kind })
     }
 
-    /// What it comes to for a reader.
+    /// Returns what the view means to a reader.
     pub fn standing(&self, now_us: u64) -> Standing<Lease> {
         self.sight.standing(self.promised, now_us)
     }
 
-    /// Whether the value of a register that has ended is still there.
+    /// Returns whether the value of a register that has ended is still there.
     pub fn is_left_over(&self) -> bool {
         self.sight.lease.is_none() && self.kind != b'-'
     }
 }
 
-/// What a string, or none, says beside a stamp. Another type looks like none.
+/// Returns what a string, or its absence, means next to a stamp: accepted ballot, content and standing. Another type
+/// looks like an absent string.
 pub fn of_string(
     value: Option<&[u8]>,
     stamp: Option<&[u8]>,
@@ -138,7 +140,7 @@ pub fn of_string(
     let sight =
         Sight { state, floor: Ballot::NONE, is_gone: is_present && !is_there, lease, flush: 0 };
     let standing = match sight.standing(promised, now_us) {
-        // It may also be the lease of somebody who knows no tags.
+        // It may also be the lease of a client that uses no tags.
         Standing::Absent(None) if is_there => Standing::Unclear,
         Standing::Absent(lease) => Standing::Absent(lease.map(drop)),
         Standing::There => Standing::There,
@@ -147,13 +149,13 @@ pub fn of_string(
     (accepted, noted, standing)
 }
 
-/// The token of a lease, less its tag.
+/// Returns the token of a lease, without its tag.
 pub fn token(value: &[u8]) -> &[u8] {
     Stored::decode(value).token
 }
 
-/// What a reader takes of a stamp: what was promised, and the state without its last programs. What does not have the form
-/// of one was put there by somebody else, and is none.
+/// Reads the part of a stamp that readers need: the promise, and the state without its last programs. Text in another
+/// format was put there by another program, and counts as no stamp.
 fn glance(stamp: Option<&[u8]>) -> (Ballot, State<Job>) {
     stamp.and_then(glance_at).unwrap_or_default()
 }
@@ -181,7 +183,7 @@ fn kind_of(frame: &[u8]) -> Option<u8> {
         b"zset" => b'z',
         b"hash" => b'h',
         b"stream" => b'x',
-        // A module's.
+        // A type of a module.
         _ => b'?',
     })
 }
