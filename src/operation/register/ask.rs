@@ -1,4 +1,4 @@
-//! What a master is asked.
+//! Requests to masters.
 
 use std::sync::Arc;
 
@@ -12,45 +12,45 @@ use crate::lua::keyspace::{ADOPT, CLOSE, FETCH, FLUSH, FORGET, HEADS, PREPARE, T
 use crate::lua::program::ProgramText;
 use crate::operation::request::{self, Form};
 
-/// A request to a master.
+/// Request to a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestWords {
     script: Source,
-    /// How many keys there are, they, and the arguments.
+    /// Number of keys, the keys, and the arguments.
     words: Vec<Vec<u8>>,
-    /// The time, in microseconds, of a program of one key, by the shortest way, that can be sent along with others.
+    /// Time, in microseconds, of a program that can be sent along with others: one with one key, sent in the shorter
+    /// form.
     together_us: Option<u64>,
 }
 
-/// A call of a program that may be sent as one with others of the same text: see `together.lua`.
+/// Call of a program that may be combined with calls of the same text: see `together.lua`.
 #[derive(Debug)]
 pub struct PackMember {
-    /// The program of each of them.
+    /// Program that all of them call.
     pub program: Arc<ProgramText>,
-    /// The one key, encoded.
+    /// The only key, encoded.
     pub key: Vec<u8>,
-    /// Its arguments and the word behind them, encoded.
+    /// Arguments and the word after them, encoded.
     pub argv: Vec<u8>,
-    /// How many these are.
+    /// Number of these words.
     pub width: usize,
-    /// The last word of all: in which database, and how.
+    /// Last word of the request: the database and the mode.
     pub how: Vec<u8>,
 }
 
-/// The database in 5 digits, and the mode: how a program of one key runs.
+/// Length of the database in 5 digits and of the mode, in the shorter form for one key.
 const HOW_BYTES: usize = 7;
 
-/// What a master is to run.
+/// Script for a master to run.
 #[derive(Clone, Debug)]
 enum Source {
-    /// A script of ours.
+    /// Script of the proxy.
     Ours(&'static Text),
-    /// A script of a client, in its frame.
+    /// Script of a client, wrapped.
     Program(Arc<ProgramText>),
 }
 
-/// Returns the call that promises `ballot` for `keys` on a connection with database `db`, after the flushes that go with
-/// them.
+/// Returns the call that promises `ballot` for `keys`, each after its flush, on a connection with database `db`.
 pub fn prepare(keys: &[(Place, u64)], ballot: Ballot, db: u16) -> RequestWords {
     let places: Vec<Place> = keys.iter().map(|(place, _)| place.clone()).collect();
     let mut words = on_keys(&places);
@@ -59,8 +59,8 @@ pub fn prepare(keys: &[(Place, u64)], ballot: Ballot, db: u16) -> RequestWords {
     RequestWords::ours(&PREPARE, words)
 }
 
-/// Returns the call that has states accepted, given what each of them holds, as `DUMP` has it. A master that lacks
-/// what is not given here says so.
+/// Returns the call that makes a master accept states, with the content of each as `DUMP` returns it. A master that
+/// lacks content missing from the call reports that.
 pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> RequestWords {
     let keys: Vec<Place> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
     let mut words = on_keys(&keys);
@@ -80,19 +80,19 @@ pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> RequestWord
     RequestWords::ours(&ADOPT, words)
 }
 
-/// Returns the call that fetches what the states of `adopt` hold from a master that has accepted them.
+/// Returns the call that fetches the content of the states in `adopt` from a master that has accepted them.
 pub fn fetch(adopt: &Adopt<Job>, db: u16) -> RequestWords {
     let of = |adopted: &Adopted<Job>| (adopted.key.clone(), adopted.state.accepted);
     fetch_under(&adopt.states.iter().map(of).collect::<Vec<_>>(), db)
 }
 
-/// The same from one that has accepted some of them under the ballots that they were found under.
+/// Like [`fetch`], from a master that has accepted some of the states under the ballots under which they were found.
 pub fn fetch_as_found(adopt: &Adopt<Job>, db: u16) -> RequestWords {
     let of = |adopted: &Adopted<Job>| (adopted.key.clone(), adopted.from);
     fetch_under(&adopt.states.iter().map(of).collect::<Vec<_>>(), db)
 }
 
-/// Returns the call that fetches what keys hold from a master that has accepted it under these ballots.
+/// Returns the call that fetches the content of keys from a master that has accepted it under these ballots.
 pub fn fetch_under(keys: &[(Place, Ballot)], db: u16) -> RequestWords {
     let places: Vec<Place> = keys.iter().map(|(key, _)| key.clone()).collect();
     let mut words = on_keys(&places);
@@ -103,27 +103,27 @@ pub fn fetch_under(keys: &[(Place, Ballot)], db: u16) -> RequestWords {
     RequestWords::ours(&FETCH, words)
 }
 
-/// Returns the call that closes states of the selected database, which a quorum was seen to hold under these ballots.
+/// Returns the call that closes states of the selected database that a quorum was seen to hold under these ballots.
 pub fn close(keys: &[(Place, Ballot)]) -> RequestWords {
     of_stamps(&CLOSE, keys)
 }
 
-/// Returns the call that drops stamps of the selected database, which were accepted under these ballots, if the mark there
-/// is this one up to its semicolon.
+/// Returns the call that drops stamps of the selected database that were accepted under these ballots, if the master's
+/// mark equals this one up to the semicolon.
 pub fn forget(keys: &[(Place, Ballot)], mark: &str) -> RequestWords {
     let mut forget = of_stamps(&FORGET, keys);
     forget.words.push(mark.as_bytes().to_vec());
     forget
 }
 
-/// Returns the call that does the flush with this counter, or if that is 0 tells the last one: of this database, or of all.
-/// `pace` is `SYNC`, `ASYNC`, or nothing.
+/// Returns the call that does the flush with this counter, of this database or of all. With counter 0 it only returns
+/// the last flush. `pace` is `SYNC`, `ASYNC`, or empty.
 pub fn flush(counter: u64, pace: &str, db: Option<u32>) -> RequestWords {
     let db = db.map_or_else(|| b"all".to_vec(), digits);
     RequestWords::ours(&FLUSH, vec![digits(0), digits(counter), pace.into(), db])
 }
 
-/// Returns the call that shows how far a master is with keys of the selected database.
+/// Returns the call that shows a master's progress on keys of the selected database.
 pub fn heads(keys: &[Place]) -> RequestWords {
     RequestWords::ours(&HEADS, on_keys(keys))
 }
@@ -135,7 +135,7 @@ fn of_stamps(script: &'static Text, keys: &[(Place, Ballot)]) -> RequestWords {
     RequestWords::ours(script, words)
 }
 
-/// Returns the call that runs a program, which is told another time than its own if it has begun before.
+/// Returns the call that runs a program. A program that has begun before sees the time of that beginning.
 pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> RequestWords {
     let Apply { program: job, basis, now_us, next } = apply;
     let mut words = vec![digits(job.keys.len())];
@@ -167,15 +167,15 @@ pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> RequestWords {
     RequestWords::of_job(job, words)
 }
 
-/// What a program expects that uses one key, its first, in the selected database, which holds no lease: masters have a shorter
-/// way for that.
+/// Returns the expected content for a program that uses one key, its first, in the selected database, if no lease is on
+/// it. Masters have a shorter form for this case.
 fn of_one_key<'a>(job: &Job, basis: &'a [Basis<Job>]) -> Option<&'a Basis<Job>> {
     let ([place], [basis]) = (&job.places[..], basis) else { return None };
     let is_first = place.db == job.db && job.keys.first() == Some(&place.key);
     (is_first && basis.lease.is_none()).then_some(basis)
 }
 
-/// What a program expects under a key: accepted ballot, its own, database, last flush, and a lease.
+/// Returns the expected content of a key: accepted ballot, promised ballot, database, last flush, and a lease.
 fn expected(place: &Place, basis: &Basis<Job>) -> Vec<u8> {
     let ballots = [ballot(basis.accepted), ballot(basis.ballot)].concat();
     let lease = basis.lease.as_ref().map(stamp::lease).unwrap_or_default();
@@ -205,7 +205,7 @@ impl RequestWords {
         Self { script, words, together_us: None }
     }
 
-    /// The program that masters must have before they are asked, if it is one.
+    /// Returns the program that masters must have before this request; `None` if it runs a script of the proxy.
     pub fn text(&self) -> Option<&Arc<ProgramText>> {
         match &self.script {
             Source::Program(program) => Some(program),
@@ -213,7 +213,7 @@ impl RequestWords {
         }
     }
 
-    /// What is sent, if that may be along with others.
+    /// Returns the words to send, if the call may be combined with others.
     pub fn member(&self) -> Option<PackMember> {
         let (program, now_us) = (self.text()?, self.together_us?);
         let [_, name, argv @ .., expected, next, how, _] = &self.words[..] else { return None };
@@ -226,19 +226,19 @@ impl RequestWords {
         Some(PackMember { program, key, argv: words, width, how })
     }
 
-    /// The text of the script, and what stands behind it.
+    /// Returns the text of the script, and the words after it.
     pub fn script(&self) -> (&[u8], &[Vec<u8>]) {
         (self.script.text(), &self.words)
     }
 
-    /// Returns it with the text of what is to be run.
+    /// Returns the request with the text of the script.
     pub fn eval(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(Form::Text, &mut out);
         out
     }
 
-    /// Appends it.
+    /// Appends the request.
     pub fn encode(&self, form: Form, out: &mut Vec<u8>) {
         let head = match form {
             Form::Sha => [&b"EVALSHA"[..], self.script.sha()],

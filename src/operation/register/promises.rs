@@ -1,4 +1,4 @@
-//! What a worker's last programs have left for its next ones: promises that a quorum has given along with their answers.
+//! Promises that a quorum gave along with its answers to a worker's last programs, for the worker's next programs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,58 +14,58 @@ use crate::decision::keyspace::slot::Basis;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::time::clock::{self, Instant};
 
-/// The registers of one worker.
+/// State of one worker's registers.
 #[derive(Debug)]
 pub struct Registers {
-    /// Its id.
+    /// Id of the worker.
     pub worker: u64,
-    /// The edition of the roster under which everything is held.
+    /// Edition of the roster that all promises belong to.
     edition: Cell<u64>,
-    /// How often masters were seen to have been flushed.
+    /// Number of flushes seen on masters.
     flushes: Cell<u64>,
     held: RefCell<HashMap<Place, Left>>,
-    /// Masters that have let a vote timeout pass, and have answered nothing in time since.
+    /// Masters that exceeded the vote timeout and have not answered in time since.
     silent: Cell<MasterSet>,
-    /// When it was last said that masters answer differently.
+    /// Time of the last warning that masters answer differently.
     pub warned: Cell<Option<Instant>>,
-    /// What masters have missed.
+    /// Keys that masters have missed.
     pub behind: Behind,
-    /// What all of them hold, and may forget the group of.
+    /// Keys that all masters hold, so that they may forget the group.
     pub decided: Decided,
     /// Leases of a minority.
     pub remains: Remains,
 }
 
-/// What the last program on a key has left.
+/// Promises that the last program left on a key.
 #[derive(Debug)]
 struct Left {
     since: Instant,
     basis: Basis<Job>,
-    /// The masters that are known to hold it.
+    /// Masters that are known to hold it.
     holders: MasterSet,
-    /// Those that may still say so.
+    /// Masters that may still confirm it.
     awaited: MasterSet,
-    /// Told when that is nobody any more.
+    /// Notified once no master may still confirm it.
     told: Option<oneshot::Sender<()>>,
 }
 
-/// Who has what a program has left.
+/// Masters that hold what a program has left.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
-    /// The masters that have said that they hold it.
+    /// Masters that have confirmed that they hold it.
     pub holders: MasterSet,
-    /// Those that may still say so.
+    /// Masters that may still confirm it.
     pub awaited: MasterSet,
 }
 
-/// The most keys that something is held of.
+/// Maximum keys for which promises are held.
 const MOST: usize = 10_000;
 
-/// How long something is held. A key may be absent, and the stamp of such a one is dropped at [`TOMBSTONE_AGE`]: what became
-/// of a program that arrives after that is not known.
+/// How long a promise is held. If the key is absent, its stamp is dropped at [`TOMBSTONE_AGE`], and the fate of a
+/// program that arrives later is unknown.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How old a stamp of an absent key is at least that is dropped.
+/// Minimum age at which the stamp of an absent key is dropped.
 pub const TOMBSTONE_AGE: Duration = Duration::from_secs(10);
 
 impl Default for Registers {
@@ -80,26 +80,27 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// The edition of the roster, as it was seen last.
+    /// Returns the edition of the roster, as it was last seen.
     pub fn edition(&self) -> u64 {
         self.edition.get()
     }
 
-    /// Sees another edition of the roster: promises end with the one before.
+    /// Sets the edition of the roster. A new edition ends all promises.
     pub fn see(&self, edition: u64) {
         if self.edition.replace(edition) != edition {
             self.held.borrow_mut().clear();
         }
     }
 
-    /// Sees how often masters were seen to have been flushed: promises end with that as well.
+    /// Sets the number of flushes seen on masters. A new number ends all promises, too.
     pub fn see_flushes(&self, flushes: u64) {
         if self.flushes.replace(flushes) != flushes {
             self.held.borrow_mut().clear();
         }
     }
 
-    /// Takes what is held of these keys; `None`, unless that is all of them, and all of `needed` are known to hold it.
+    /// Takes the promises for these keys; `None` unless there is one for each key and all of `needed` are known to hold
+    /// it.
     pub fn held(&self, places: &[Place], needed: MasterSet) -> Option<Vec<Basis<Job>>> {
         let mut held = self.held.borrow_mut();
         let taken = places.iter().filter_map(|place| held.remove(place));
@@ -112,7 +113,7 @@ impl Registers {
         Some(taken).filter(|taken| taken.len() == places.len())
     }
 
-    /// Keeps what a program has left that was sent under this edition.
+    /// Keeps the promises of a program that was sent under this edition.
     pub fn keep(&self, edition: u64, left: Option<(&[Place], &[Basis<Job>])>, told: Told) {
         if edition != self.edition() {
             return;
@@ -129,7 +130,7 @@ impl Registers {
         }
     }
 
-    /// More is known of who has what a program has left.
+    /// Updates which masters hold what a program has left.
     pub fn hear(&self, (places, basis): (&[Place], &[Basis<Job>]), told: Told) {
         let mut held = self.held.borrow_mut();
         for (place, basis) in places.iter().zip(basis) {
@@ -138,13 +139,13 @@ impl Registers {
             };
             (left.holders, left.awaited) = (told.holders, told.awaited);
             if left.awaited.without(self.silent.get()).is_empty() {
-                // Who has waited may have gone.
+                // The waiting task may have been dropped.
                 left.told.take().map(|told| told.send(()));
             }
         }
     }
 
-    /// The masters that may still say that they hold what was left of these keys, but for the silent.
+    /// Returns the masters that may still confirm what was left of these keys, without the silent ones.
     pub fn awaited(&self, places: &[Place]) -> MasterSet {
         let held = self.held.borrow();
         let awaited = places.iter().filter_map(|place| held.get(place)).map(|left| left.awaited);
@@ -155,7 +156,7 @@ impl Registers {
     /// Waits for them, one key after the other.
     ///
     /// # Cancel safety
-    /// Who stops waiting has missed nothing.
+    /// Dropping the future loses nothing.
     pub async fn heard(&self, places: &[Place]) {
         for place in places {
             let told = self.held.borrow_mut().get_mut(place).and_then(|left| {
@@ -167,23 +168,24 @@ impl Registers {
                 })
             });
             if let Some(heard) = told {
-                // What was held may have come to its end as well.
+                // The promise may have ended as well.
                 let _ = heard.await;
             }
         }
     }
 
-    /// Masters that have let a vote timeout pass, and have answered nothing in time since: nobody waits for all there.
+    /// Returns the masters that exceeded the vote timeout and have not answered in time since. No operation waits for
+    /// them where it waits for all others.
     pub fn silent(&self) -> MasterSet {
         self.silent.get()
     }
 
-    /// These masters have let a vote timeout pass.
+    /// Notes that these masters exceeded the vote timeout.
     pub fn miss(&self, masters: MasterSet) {
         self.silent.set(self.silent.get().union(masters));
     }
 
-    /// This one has answered in time.
+    /// Notes that this master answered in time.
     pub fn is_heard(&self, master: MasterId) {
         let mut silent = self.silent.get();
         silent.remove(master);
@@ -218,7 +220,7 @@ mod tests {
         Told { holders: masters(holders), awaited: masters(awaited) }
     }
 
-    /// With what a program has left under `a` on two of three.
+    /// Registers with the promises of a program on `a`, on two of three masters.
     fn registers() -> Registers {
         let registers = Registers::default();
         registers.keep(0, Some((&[place("a")], &[basis(10)])), told(&[0, 1], &[2]));
@@ -236,7 +238,7 @@ mod tests {
         assert_eq!(registers.held(&places, masters(&ALL)), Some(left.to_vec()));
     }
 
-    /// The last program on it is another one by now.
+    /// By now, another program is the last one on the key.
     #[test]
     fn who_holds_what_was_left_before_is_not_known_to_hold_what_came_after() {
         let places = [place("a")];
@@ -262,7 +264,7 @@ mod tests {
         let (registers, places, left) = (registers(), [place("a"), place("b")], [basis(10)]);
         let mut heard = std::pin::pin!(registers.heard(&places));
         assert!(futures_util::poll!(&mut heard).is_pending());
-        // It has refused, and holds something else.
+        // The master has refused, and holds something else.
         registers.hear((&places[..1], &left), told(&[0, 1], &[]));
         assert!(futures_util::poll!(&mut heard).is_ready());
     }
