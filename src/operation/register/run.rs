@@ -1,7 +1,7 @@
-//! One operation on its way through the masters: the decisions of [`Proposer`], in words, with what they leave to its owner.
+//! One operation in progress: the decisions of [`Proposer`] as requests to masters, with their results for its owner.
 //!
-//! Equal ballots mean equal states, so a state is adopted without what it holds by every master that has it. Only who
-//! lacks that gets it, from one that has adopted the state.
+//! Equal ballots mean equal states, so a master that already has a state adopts it without receiving the content. Only
+//! a master that lacks the content gets it, from a master that has adopted the state.
 
 use bytes::Bytes;
 
@@ -15,14 +15,14 @@ use crate::decision::keyspace::slot::{Basis, Refusal};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::ballot::Ballot;
 
-/// Who runs operations.
+/// Worker that runs operations.
 #[derive(Clone, Copy, Debug)]
 pub struct RunWorker {
-    /// How many masters agree.
+    /// Number of masters that must agree.
     pub quorum: Quorum,
-    /// Its id, drawn at its start.
+    /// Id of the worker, drawn at its start.
     pub id: u64,
-    /// The version of the roster.
+    /// Version of the roster.
     pub version: u64,
 }
 
@@ -31,58 +31,59 @@ pub struct RunWorker {
 pub struct Run {
     worker: RunWorker,
     proposer: Proposer<Job>,
-    /// What was sent last, to all masters.
+    /// Last request, sent to all masters.
     request: Request<Job>,
-    /// How many requests there were.
+    /// Number of requests so far.
     round: u32,
-    /// The rounds in which the program was sent, and the ballots that answers to it are known by.
+    /// Rounds in which the program was sent, with the ballots that identify the answers.
     applied: Vec<(u32, Ballot)>,
-    /// What single masters have replied to those of them that were given up, by their ballots: stamps keep less.
+    /// Replies of single masters in rounds that were given up, by ballot. Stamps keep less than these.
     heard: Vec<(Ballot, RegisterReply)>,
     copying: Copying,
     wrote: bool,
-    /// What masters replied to what was sent last.
+    /// Replies of masters to the last request.
     replies: Replies,
-    /// Masters that have run what was sent last.
+    /// Masters that have run the last request.
     ran_on: MasterSet,
     /// Those of them that have written.
     wrote_on: MasterSet,
-    /// Masters that have refused it.
+    /// Masters that have refused the last request.
     refused: MasterSet,
-    /// Masters that could not run what was sent last, and why.
+    /// Masters that could not run the last request, with their errors.
     failed: Vec<(MasterId, Bytes)>,
-    /// Its owner has [given up](Run::give_up).
+    /// Whether its owner has [given up](Run::give_up).
     is_over: bool,
-    /// When the round began, by the clock of this proxy, in microseconds since the epoch.
+    /// Start of the round by this proxy's clock, in microseconds since the epoch.
     began_us: u64,
-    /// When the program was sent first.
+    /// Moment at which the program was first sent.
     first: Option<RunMoment>,
-    /// The same for one that begins anew with another key, by the time of programs in microseconds: it may have made up that
-    /// key out of the time or of dice, so it is told the same.
+    /// Time at which a program first ran that is sent again with another key, in microseconds and by the time of
+    /// programs. It may have derived the key from the time or from random numbers, so it sees the same time again.
     begun_us: Option<u64>,
 }
 
-/// When a program ran, in microseconds since the epoch.
+/// Moment at which a program ran, in microseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunMoment {
-    /// The time that it ran at. What has been promised may be ahead of the clock of this proxy, and masters may be behind it.
+    /// Time at which it ran. Promised ballots may be ahead of this proxy's clock, and masters may be behind it.
     pub ran_us: u64,
-    /// By the clock of this proxy, when that time was chosen.
+    /// Time by this proxy's clock at which that time was chosen.
     pub chosen_us: u64,
 }
 
-/// What masters lack that are to adopt states.
+/// Content that masters lack while they are to adopt states.
 #[derive(Debug, Default)]
 struct Copying {
     lacking: MasterSet,
     adopted: MasterSet,
-    /// Who was asked for it.
+    /// Master that was asked for the content.
     source: Option<MasterId>,
-    /// Where no master has all of it: what each state holds, of those that have shown it, and who has not said yet.
+    /// If no master has all of it: the content of each state, from the masters that have shown it, and the masters that
+    /// have yet to answer.
     gathered: Option<(Vec<Option<Bytes>>, MasterSet)>,
 }
 
-/// What an answer belongs to.
+/// Request that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     round: u32,
@@ -96,28 +97,30 @@ enum Part {
     Gather,
 }
 
-/// What is to be done now.
+/// Next step for the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunStep {
-    /// Nothing, until the next answer or the deadline.
+    /// Wait for the next answer or the deadline.
     Wait,
     /// Send this to these masters.
     Send(MasterSet, Token, RequestWords),
-    /// Pause at random, then call [`Run::again`].
+    /// Pause for a random time, then call [`Run::again`].
     Pause,
     /// The operation has ended.
     Done(Outcome<Job>),
-    /// So many masters could not run it that no quorum is left, and this is why: an error frame. Others may have run it.
+    /// Too many masters could not run it, so no quorum is left. This is the reason, an error frame. Other masters may
+    /// have run it.
     Failed(Bytes),
     /// It uses too many keys, and no master has run it.
     TooManyKeys,
 }
 
-/// The database of a connection, where keys of several databases are asked about: no key is in it, so each is chosen.
+/// Database of the connection in requests for keys of several databases. No key is in it, so a master selects each
+/// key's database.
 const NOT_KNOWN: u16 = u16::MAX;
 
 impl Run {
-    /// Begins to run `job`, on what this worker's last program has left if that is known.
+    /// Starts to run `job`, on the promises of this worker's last program if they are known.
     pub fn new(
         worker: RunWorker,
         job: Job,
@@ -132,7 +135,7 @@ impl Run {
         Self::begun(worker, proposer, request, now_us)
     }
 
-    /// Begins to make all masters hold the same under these keys, without what is over.
+    /// Starts to make all masters hold the same under these keys, without the leases that are over.
     pub fn settle(
         worker: RunWorker,
         places: Vec<Place>,
@@ -176,7 +179,8 @@ impl Run {
         (it, step)
     }
 
-    /// Takes the answer of a master, a RESP3 frame. Its clock is `ahead_ms` ahead of the one that `now_us` was read from.
+    /// Handles the answer of a master, a RESP3 frame. Its clock is `ahead_ms` ahead of the one that `now_us` was
+    /// read from.
     pub fn answered(
         &mut self,
         (master, ahead_ms): (MasterId, i64),
@@ -211,7 +215,7 @@ impl Run {
             }
             Some(Said::Missing(place)) => {
                 self.stops(master);
-                // Who pauses asks again by itself, and comes to the key then.
+                // A paused operation asks again by itself, and reaches the key then.
                 let is_open = self.proposer.ballot().is_some();
                 return if is_open { self.with_key(place, now_us) } else { RunStep::Wait };
             }
@@ -225,7 +229,7 @@ impl Run {
         }
     }
 
-    /// Notes what a master has done, which is so whether it still decides anything or not.
+    /// Notes what a master has done. That holds whether or not it still affects the decision.
     fn note(&mut self, master: MasterId, answer: &MasterAnswer<Job>) {
         match answer {
             MasterAnswer::Applied(ran) => {
@@ -242,24 +246,24 @@ impl Run {
         }
     }
 
-    /// Whether its program was sent, and some master may have run it or may run it yet.
+    /// Returns whether its program was sent, and some master may have run it or may still run it.
     pub fn may_have_run(&self) -> bool {
         self.proposer.may_have_run()
     }
 
-    /// Whether it goes on as its program came to a key that it has not declared.
+    /// Returns whether it continues because its program needed a key that it had not declared.
     pub fn is_widened(&self) -> bool {
         self.begun_us.is_some() && matches!(self.request, Request::Prepare(..))
     }
 
-    /// The client is told an error. Nothing begins that might let its program run after that: late answers
-    /// only tell who is behind.
+    /// Gives up: the client gets an error. From then on nothing may start that could let the program run, and late
+    /// answers only show which masters are behind.
     pub fn give_up(&mut self) {
         self.is_over = true;
     }
 
-    /// Takes the answer of a master to a round before, the low bits of which are known. It tells only whether the program
-    /// may have run there, and what it has replied if it has.
+    /// Handles the answer of a master to an earlier round, given by the low bits of its number. It only shows whether
+    /// the program may have run there, and its reply if it has.
     pub fn answered_late(&mut self, master: MasterId, round: u8, frame: &[u8]) {
         let sent = self.applied.iter().find(|(applied, _)| *applied as u8 == round);
         let Some((_, ballot)) = sent else { return };
@@ -273,34 +277,35 @@ impl Run {
         }
     }
 
-    /// Takes the answer of a master to what was sent last, once that is decided. It tells only who has it.
+    /// Handles the answer of a master to the last request after the decision. It only shows which masters hold the
+    /// result.
     pub fn answered_at_last(&mut self, master: MasterId, frame: &[u8]) {
         if let Some(Said::Answer(answer)) = answer::said(&self.request, frame) {
             self.note(master, &answer);
         }
     }
 
-    /// These masters do not get what was sent last.
+    /// Notes that the last request is not sent to these masters.
     pub fn not_sent_to(&mut self, masters: MasterSet) {
         masters.iter().for_each(|master| self.never_runs(master));
     }
 
-    /// Nobody else answers what was sent last.
+    /// Notes that no other master will answer the last request.
     pub fn no_more_answers(&mut self) -> RunStep {
         self.ended_by(Proposer::no_more_answers)
     }
 
-    /// The same, as what was still to come was lost with connections.
+    /// Like [`Run::no_more_answers`], when the outstanding answers were lost with their connections.
     pub fn all_others_are_lost(&mut self) -> RunStep {
         self.ended_by(Proposer::all_others_are_lost)
     }
 
-    /// Whether all masters that answer are to hold something.
+    /// Returns whether all masters that answer must hold something.
     pub fn needs_all(&self) -> bool {
         self.proposer.needs_all()
     }
 
-    /// Those that have not answered are silent. Who wants all to hold something goes on without them.
+    /// Treats masters that have not answered as silent. An operation that needs all masters continues without them.
     pub fn without_the_silent(&mut self) -> RunStep {
         if self.is_over || self.is_failing() {
             return RunStep::Wait;
@@ -323,40 +328,41 @@ impl Run {
         self.step(step)
     }
 
-    /// The same as [`Run::again`], without what is over.
+    /// Like [`Run::again`], without the leases that are over.
     pub fn again_without(&mut self, over: Over<Job>, now_us: u64) -> RunStep {
         self.proposer.take_for_remains(over);
         self.again(now_us)
     }
 
-    /// Leases that fewer than a quorum hold, if all masters have shown theirs.
+    /// Takes the leases that fewer than a quorum hold, if all masters have shown theirs.
     pub fn minor(&mut self) -> Option<Vec<(Place, Lease)>> {
         self.proposer.minor()
     }
 
-    /// All keys that are looked at.
+    /// Returns all keys that are examined.
     pub fn looked_at(&self) -> &[Place] {
         self.proposer.keys()
     }
 
-    /// Begins a round with a higher ballot.
+    /// Starts a round with a higher ballot.
     pub fn again(&mut self, now_us: u64) -> RunStep {
         self.began_us = now_us;
         self.request = self.proposer.again(now_us);
         self.send()
     }
 
-    /// Whether a quorum has answered without telling what the keys hold, and the program was sent to nobody.
+    /// Returns whether a quorum has answered without showing what the keys hold, and the program was never sent.
     pub fn is_split(&self) -> bool {
         self.proposer.is_split()
     }
 
-    /// The number of the request that was sent last.
+    /// Returns the number of the last request.
     pub fn round(&self) -> u32 {
         self.round
     }
 
-    /// When it ran; at the earliest, where that was found out later. `None`: it did not.
+    /// Returns when the program ran, or the earliest possible moment if that was found out later. `None` if it did
+    /// not run.
     pub fn ran_at(&self) -> Option<RunMoment> {
         match &self.request {
             Request::Apply(apply) => {
@@ -366,7 +372,7 @@ impl Run {
         }
     }
 
-    /// The keys of what was sent last.
+    /// Returns the keys of the last request.
     pub fn keys(&self) -> Vec<Place> {
         match &self.request {
             Request::Apply(apply) => apply.program.places.clone(),
@@ -377,7 +383,7 @@ impl Run {
         }
     }
 
-    /// All keys that it uses.
+    /// Returns all keys that the program uses.
     pub fn places(&self) -> &[Place] {
         match &self.request {
             Request::Apply(apply) => &apply.program.places,
@@ -385,13 +391,13 @@ impl Run {
         }
     }
 
-    /// Whether it has written, as far as an answer to this attempt has told.
+    /// Returns whether the program has written, as far as answers to this attempt show.
     pub fn has_written(&self) -> bool {
         matches!(self.request, Request::Apply(_)) && self.wrote
     }
 
-    /// The lease that this attempt has taken over, if it has: the key, the lease, and the masters that may still hold it.
-    /// What a program of more keys has only read is not told from what it has written.
+    /// Returns the lease that this attempt has taken over, if any: the key, the lease, and the masters that may still
+    /// hold it. For a program of several keys, this cannot distinguish reads from writes, so it returns none.
     pub fn taken_over(&self) -> Option<(&Place, &Lease, MasterSet)> {
         let Request::Apply(apply) = &self.request else { return None };
         let ([place], [basis]) = (&apply.program.places[..], &apply.basis[..]) else { return None };
@@ -399,17 +405,17 @@ impl Run {
         Some((place, lease, self.worker.quorum.everybody().without(self.ran_on)))
     }
 
-    /// What this worker's next program on these keys may be built on.
+    /// Returns what this worker's next program on these keys may be built on.
     pub fn left(&self) -> Option<(&[Place], &[Basis<Job>])> {
         self.held().map(|held| (self.places(), held))
     }
 
-    /// The masters that are known to hold it.
+    /// Returns the masters that are known to hold it.
     pub fn left_on(&self) -> MasterSet {
         if self.wrote { self.wrote_on } else { self.ran_on }
     }
 
-    /// The masters that hold the same once it is settled.
+    /// Returns the masters that hold the same content after settling.
     pub fn holders(&self) -> MasterSet {
         match &self.request {
             Request::Adopt(_) => self.copying.adopted,
@@ -417,7 +423,8 @@ impl Run {
         }
     }
 
-    /// What all masters hold now, if their stamps are long: its keys, and the ballots that it was accepted under.
+    /// Returns the keys of a program with long stamps that all masters hold, with the ballots under which they were
+    /// accepted.
     pub fn decided(&self) -> Option<Vec<(Place, Ballot)>> {
         let Request::Apply(apply) = &self.request else { return None };
         let places = &apply.program.places;
@@ -428,12 +435,12 @@ impl Run {
         (is_long && is_everywhere).then(|| places.iter().cloned().zip(ballots).collect())
     }
 
-    /// Keys of which some masters are not known to hold what the others do, and those masters, when nothing of it is on its
-    /// way any more.
+    /// Returns keys for which some masters are not known to hold what the others do, with those masters. It is meant
+    /// for the time when no request is in flight any more.
     pub fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
         let others = |done| self.worker.quorum.everybody().without(done);
         let (keys, masters): (Vec<Place>, _) = match &self.request {
-            // What is left of leases may be in the way of all.
+            // Remains of leases may block every master.
             Request::Prepare(..) if self.proposer.has_minor() => {
                 (self.keys(), self.worker.quorum.everybody())
             }
@@ -442,7 +449,7 @@ impl Run {
                 let masters = others(self.copying.adopted);
                 (adopt.states.iter().map(|adopted| adopted.key.clone()).collect(), masters)
             }
-            // Where nothing was written, only who has refused may hold something else.
+            // If nothing was written, only masters that refused may hold something else.
             Request::Apply(apply) if self.quorum_has_only_read() => {
                 (apply.program.places.clone(), self.refused)
             }
@@ -455,18 +462,18 @@ impl Run {
         !self.wrote && self.worker.quorum.reached_by(self.ran_on)
     }
 
-    /// What this worker's next program may be built on, once this one ran.
+    /// Returns what this worker's next program may be built on, once this one has run.
     pub fn held(&self) -> Option<&[Basis<Job>]> {
         self.proposer.held()
     }
 
-    /// The program of which masters have replied differently although they held the same, if it has written.
+    /// Returns the program if it has written and masters that held the same have replied differently.
     pub fn differing(&self) -> Option<&Job> {
         let Request::Apply(apply) = &self.request else { return None };
         (self.wrote && self.replies.differ()).then_some(&apply.program)
     }
 
-    /// A program that wrote is answered as a quorum has replied, whatever the others say.
+    /// Answers a program that wrote with the reply of a quorum, whatever other masters replied.
     fn agreed(&mut self, step: RunStep) -> RunStep {
         let has_just_run =
             matches!(step, RunStep::Done(Outcome::Ran(_))) && self.differing().is_some();
@@ -500,8 +507,8 @@ impl Run {
         }
     }
 
-    /// What it has replied, of which a stamp has kept this. A master may have said so before it turned out to have run: with all
-    /// that it has published.
+    /// Returns the full reply, of which a stamp has kept only this part. A master may have sent the full one, with all
+    /// published messages, before the program turned out to have run.
     fn in_full(&self, kept: RegisterReply) -> RegisterReply {
         let found = self.proposer.found();
         let heard = self.heard.iter().find(|(ballot, _)| Some(*ballot) == found);
@@ -537,7 +544,7 @@ impl Run {
         Token { round: self.round, part }
     }
 
-    /// Asks a master that has the states for what they hold, once somebody lacks it.
+    /// Asks a master that has the states for their content, once another master lacks it.
     fn fetch(&mut self) -> RunStep {
         let Request::Adopt(adopt) = &self.request else { return RunStep::Wait };
         let Copying { lacking, adopted, source, gathered } = &mut self.copying;
@@ -556,7 +563,7 @@ impl Run {
         RunStep::Send([from].into_iter().collect(), self.token(Part::Fetch), words)
     }
 
-    /// Passes on what was fetched.
+    /// Sends on the content that was fetched.
     fn fetched(&mut self, frame: &[u8]) -> RunStep {
         let (Request::Adopt(adopt), Some(held)) = (&self.request, answer::fetched(frame)) else {
             return RunStep::Wait;
@@ -567,7 +574,8 @@ impl Run {
         RunStep::Send(lacking, self.token(Part::Request), words)
     }
 
-    /// Takes what a master has of the states as they were found, and passes all on when all have said.
+    /// Collects a master's content of the states as they were found. Once all masters have answered, sends it on to
+    /// those that lack it.
     fn gather(&mut self, master: MasterId, frame: &[u8]) -> RunStep {
         let (Request::Adopt(adopt), Some((held, silent))) =
             (&self.request, &mut self.copying.gathered)
@@ -585,8 +593,8 @@ impl Run {
         RunStep::Send(lacking, self.token(Part::Request), words)
     }
 
-    /// Whether no other program has changed one of its keys since, as far as ballots tell: time goes on from program to program of
-    /// a key.
+    /// Returns whether no other program has changed one of its keys since, as far as ballots show. Time only moves
+    /// forward from one program on a key to the next.
     fn is_last_since(&self, begun_us: u64) -> bool {
         let is_older = |ballot: Ballot| ballot.counter < begun_us;
         match &self.request {
@@ -594,7 +602,7 @@ impl Run {
             Request::Adopt(adopt) => {
                 adopt.states.iter().all(|it| it.state.recent.last().is_none_or(is_older))
             }
-            // What this worker has adopted for it was looked at then.
+            // States that this worker has adopted for the program were checked at that time.
             Request::Apply(apply) => apply
                 .basis
                 .iter()
@@ -602,7 +610,8 @@ impl Run {
         }
     }
 
-    /// The program needs another key. No master has run it: the others have the same state, and stop at the same key.
+    /// Continues with another key that the program needs. No master has run it: the others hold the same state, and
+    /// stop at the same key.
     fn with_key(&mut self, place: Place, now_us: u64) -> RunStep {
         let Request::Apply(apply) = &self.request else { return RunStep::Wait };
         let mut job = apply.program.clone();
@@ -629,7 +638,7 @@ impl Run {
         self.tell(master, MasterAnswer::Refused(Refusal::UNTOLD))
     }
 
-    /// One of those answers that are only waited for because they may all have refused.
+    /// Handles an answer after the failure. The only reason to wait for it is that all masters may have refused.
     fn still_fails(&mut self, master: MasterId, said: Option<Said>) -> RunStep {
         match said {
             Some(Said::Failed(error)) => return self.has_failed(master, error),
@@ -656,18 +665,19 @@ impl Run {
         }
     }
 
-    /// The ballot of the program, if that was sent last.
+    /// Returns the ballot of the program, if that was the last request.
     fn sent_under(&self) -> Option<Ballot> {
         let (round, ballot) = self.applied.last()?;
         (*round == self.round).then_some(*ballot)
     }
 
-    /// Whether no quorum is left for what was sent last.
+    /// Returns whether no quorum is left for the last request.
     fn is_failing(&self) -> bool {
         self.failed.len() > self.worker.quorum.tolerates()
     }
 
-    /// It has failed. What a single master has run may be adopted by all, so the others are waited for: they may all have refused.
+    /// Fails, or waits first. All masters may adopt what a single master has run, so the remaining answers matter: all
+    /// of them may be refusals.
     fn fail(&mut self) -> RunStep {
         let is_sent = matches!(self.request, Request::Apply(_));
         let is_open = is_sent && self.ran_on.is_empty() && self.may_have_run();
@@ -681,7 +691,7 @@ impl Run {
     }
 }
 
-/// The answer of a master whose clock is ahead: leases beside stamps end by ours.
+/// Sets by how much a master's clock is ahead, so that leases next to stamps end by this proxy's clock.
 fn by_our_clock(mut answer: MasterAnswer<Job>, ahead_ms: i64) -> MasterAnswer<Job> {
     if let MasterAnswer::Promised(sights) = &mut answer {
         let leases = sights.iter_mut().filter_map(|sight| sight.lease.as_mut());
