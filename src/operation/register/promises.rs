@@ -61,7 +61,7 @@ pub struct Told {
 /// Maximum keys for which promises are held.
 const MOST: usize = 10_000;
 
-/// How long a promise is held. If the key is absent, its stamp is dropped at [`TOMBSTONE_AGE`], and the fate of a
+/// Maximum age of a held promise. If the key is absent, its stamp is dropped at [`TOMBSTONE_AGE`], and the fate of a
 /// program that arrives later is unknown.
 const LONGEST: Duration = Duration::from_secs(5);
 

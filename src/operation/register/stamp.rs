@@ -57,7 +57,7 @@ pub fn write(state: &State<Job>, place: &Place) -> Vec<u8> {
 }
 
 /// Returns whether the master was admitted without knowing what had been accepted here. Otherwise, as long as nothing
-/// was accepted, this field holds the floor of the database.
+/// was accepted, the dropped ballot of a stamp is the floor of the database.
 fn is_unknown(state: &State<Job>) -> bool {
     state.accepted == Ballot::NONE && state.recent.dropped() != Ballot::NONE
 }
