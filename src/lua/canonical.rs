@@ -1,37 +1,37 @@
-//! Our own scripts, one per thing a master must do atomically.
+//! Scripts of the proxy, one for each operation that a master must do atomically.
 
 use std::sync::LazyLock;
 
-/// One of our scripts.
+/// One of the proxy's scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canonical {
-    /// Take if free, prolong if held.
+    /// Takes the lock if it is free, prolongs it if it is held.
     Acquire,
-    /// Prolong if the token is held.
+    /// Prolongs the lock if the token is held.
     Extend,
-    /// The tag under which a token is held.
+    /// Returns the tag under which a token is held.
     Look,
-    /// Delete if exactly this tag and token are held.
+    /// Deletes the key if it holds exactly this tag and token.
     Release,
-    /// Delete if this attempt is held, however often it was prolonged.
+    /// Deletes the key if it holds this attempt, however often it was prolonged.
     Deliver,
-    /// Delete if exactly this value is held.
+    /// Deletes the key if it holds exactly this value.
     TakeBack,
-    /// Note that attempts are over.
+    /// Notes that attempts are over.
     Note,
-    /// Let exactly this value end sooner.
+    /// Makes exactly this value expire sooner.
     Shorten,
-    /// `DEL` that tells what it deleted.
+    /// `DEL` that returns what it deleted.
     Delete,
-    /// Look whether a script is Lua.
+    /// Checks whether a script is Lua.
     Compile,
-    /// Count the keys of a database.
+    /// Counts the keys of a database.
     Count,
     /// `SORT` by patterns that its elements complete.
     Sort,
 }
 
-/// A script that reads tags, and leaves registers alone.
+/// Text of a script that reads tags, and leaves registers alone.
 macro_rules! of_leases {
     ($name:literal) => {
         concat!(
@@ -43,7 +43,7 @@ macro_rules! of_leases {
 }
 
 impl Canonical {
-    /// All of them, as they are loaded on every master.
+    /// All scripts, as they are loaded on every master.
     pub const ALL: [Self; 12] = [
         Self::Acquire,
         Self::Extend,
@@ -59,7 +59,7 @@ impl Canonical {
         Self::Sort,
     ];
 
-    /// The script's text.
+    /// Returns the script's text.
     pub fn text(self) -> &'static str {
         match self {
             Self::Acquire => of_leases!("canonical/acquire.lua"),
@@ -79,7 +79,7 @@ impl Canonical {
         }
     }
 
-    /// The SHA1 by which a master knows the script, in hex.
+    /// Returns the SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
         static SHAS: LazyLock<[String; Canonical::ALL.len()]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));

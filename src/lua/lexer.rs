@@ -1,7 +1,7 @@
-//! Lua text to tokens.
+//! Lexer: Lua text to tokens.
 //!
-//! Follows `llex.c` of Lua 5.1, the version in Redis. What no shape can contain (loops, functions, arithmetic other than
-//! minus, fractions) is one foreign token like the other.
+//! It follows `llex.c` of Lua 5.1, the version in Redis. Syntax that no known shape contains (loops, functions,
+//! arithmetic other than minus, fractions) becomes foreign tokens, which are not told apart.
 
 use std::ops::Range;
 
@@ -10,25 +10,25 @@ use super::step_budget::steps;
 /// One token of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// A reserved word.
+    /// Reserved word.
     Word(Word),
     /// Any other name.
     Name(&'a [u8]),
-    /// A string of either quote style or in long brackets, its escapes resolved.
+    /// String of either quote style or in long brackets, with its escapes resolved.
     Text(Vec<u8>),
-    /// A decimal integer.
+    /// Decimal integer.
     Number(i64),
-    /// A sign of one byte: `( ) [ ] . , ; = -`.
+    /// Sign of one byte: `( ) [ ] . , ; = -`.
     Sign(u8),
     /// `==`
     Equal,
     /// `~=`
     Differ,
-    /// Whatever no lock script of a known shape contains.
+    /// Anything that no lock script of a known shape contains.
     Foreign,
 }
 
-/// The reserved words that a script without loops and functions uses.
+/// Reserved words that a script without loops and functions uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(super) enum Word {
@@ -47,7 +47,7 @@ pub(super) enum Word {
     True,
 }
 
-/// The tokens of `text`, or nothing if one of them is broken or foreign.
+/// Returns the tokens of `text`, or `None` if one of them is broken or foreign.
 ///
 /// Takes time linear in the length of `text`.
 pub(super) fn tokens(text: &[u8]) -> Option<Vec<Token<'_>>> {
@@ -59,7 +59,7 @@ pub(super) fn tokens(text: &[u8]) -> Option<Vec<Token<'_>>> {
     known.collect()
 }
 
-/// The tokens of any script with their places, or nothing if one of them is broken.
+/// Returns the tokens of any script with their positions, or `None` if one of them is broken.
 pub(super) fn placed_tokens(text: &[u8]) -> Option<Vec<(Token<'_>, Range<usize>)>> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
@@ -174,7 +174,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// `\ddd`, up to three digits. A zero byte ends the string in some of Lua's functions: none is let in.
+    /// Reads `\ddd`, up to three digits. It rejects a zero byte, which ends the string in some of Lua's functions.
     fn decimal_escape(&mut self, first: u8) -> Option<u8> {
         let mut value = u16::from(first - b'0');
         for _ in 0..2 {
@@ -192,7 +192,7 @@ impl<'a> Lexer<'a> {
         Some(unify_newlines(body))
     }
 
-    /// The number of `=` in the long bracket that opens here, if one does.
+    /// Returns the number of `=` in the long bracket that opens here, if one does.
     fn long_bracket(&self) -> Option<usize> {
         let rest = self.text.get(self.at..)?.strip_prefix(b"[")?;
         let level = rest.iter().take_while(|byte| **byte == b'=').count();
@@ -200,7 +200,7 @@ impl<'a> Lexer<'a> {
         (rest.get(level) == Some(&b'[')).then_some(level)
     }
 
-    /// Moves behind the closing bracket of this level and returns what was before it.
+    /// Moves behind the closing bracket of this level, and returns the text before it.
     fn long_end(&mut self, level: usize) -> Option<&'a [u8]> {
         let start = self.at;
         loop {
@@ -214,7 +214,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes the second half of a CRLF or LFCR; Lua sees one newline in it.
+    /// Takes the second half of a CRLF or LFCR, which is one newline to Lua.
     fn newline(&mut self, first: u8) -> u8 {
         if self.peek().is_some_and(|second| is_newline(second) && second != first) {
             self.at += 1;
@@ -246,7 +246,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The body of a long string as Lua sees it: every newline is `\n`, and one right after the bracket does not count.
+/// Returns the body of a long string as Lua sees it: every newline is `\n`, and one right after the bracket does not
+/// count.
 fn unify_newlines(body: &[u8]) -> Vec<u8> {
     let mut lexer = Lexer { text: body, at: 0 };
     let mut text = Vec::with_capacity(body.len());
@@ -265,7 +266,7 @@ fn is_newline(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
-/// Every reserved word of Lua 5.1; those without a token are foreign.
+/// Every reserved word of Lua 5.1. Those without a token are foreign.
 const RESERVED: [(&str, Option<Word>); 21] = [
     ("and", Some(Word::And)),
     ("break", None),
@@ -290,7 +291,7 @@ const RESERVED: [(&str, Option<Word>); 21] = [
     ("while", None),
 ];
 
-/// A Lua number is a double: integers of 15 digits are exact in it.
+/// Maximum digits of a number. A Lua number is a double, which holds integers of 15 digits exactly.
 const MAX_DIGITS: usize = 15;
 
 #[cfg(test)]

@@ -1,21 +1,23 @@
-//! The program that runs another one, which it is handed as its last argument.
+//! Program that runs another one, passed as its last argument.
 //!
-//! A master keeps every text it was given as a script, until it forgets them all. So a text is not given to it before
-//! it has proved to come again: until then a runner compiles it, runs it, and Lua collects it as garbage.
+//! A master keeps every script text that it receives until it drops them all. So it does not receive a text as a script
+//! before that text has proved to recur. Until then a runner compiles the text and runs it, and Lua garbage-collects
+//! it.
 
 use std::sync::{Arc, LazyLock};
 
 use super::program::ProgramText;
 use super::program::shebang::{self, FLAGS};
 
-/// Runs `ARGV[#ARGV]` in its own place: a tail call leaves no trace where a program looks for the line that failed.
+/// Runs `ARGV[#ARGV]` in its own place. The tail call leaves no trace where a program looks for the line that failed.
 const RUN: &str = "\
 local text = ARGV[#ARGV]
 ARGV[#ARGV] = nil
 return assert(loadstring(text, '@user_script'))()
 ";
 
-/// The runner of programs with these flags; one without a shebang is not the one with no flags.
+/// Returns the runner of programs with these flags. A program without a shebang has another runner than one without
+/// flags.
 pub(super) fn with(flags: Option<usize>) -> Arc<ProgramText> {
     let at = flags.map_or(0, |bits| 1 + bits);
     Arc::clone(&RUNNERS[at])

@@ -1,8 +1,8 @@
-//! The steps that a reader of scripts takes, counted in tests: no text may cost more than its length allows.
+//! Steps that a reader of scripts takes, counted in tests. No text may cost more than its length allows.
 //!
-//! A client's text is read before anybody knows whether it is Lua, on a thread that serves others as well.
+//! A client's text is read before anything shows that it is Lua, on a thread that also serves other clients.
 
-/// Number of bytes, tokens and variables looked at.
+/// Counts bytes, tokens and variables that were read.
 #[inline]
 pub(super) fn steps(count: usize) {
     #[cfg(test)]
@@ -26,7 +26,7 @@ mod counted {
         STEPS.set(STEPS.get() + count);
     }
 
-    /// The steps that `act` takes.
+    /// Returns the number of steps that `act` takes.
     pub(crate) fn of(act: impl FnOnce()) -> usize {
         let before = STEPS.get();
         act();
@@ -49,7 +49,7 @@ mod tests {
     use crate::lua::transactions::Transactions;
     use crate::lua::{Script, ScriptCache};
 
-    /// What makes some reader of Lua look again at what it has seen, if it is repeated.
+    /// Text that, when repeated, could make a reader of Lua read the same input several times.
     const PIECES: [&str; 41] = [
         "KEYS[",
         "KEYS[1] ",
@@ -94,11 +94,11 @@ mod tests {
         "select(",
     ];
 
-    /// Steps for each byte: every byte is looked at a few times by the lexer, the parser and the scan, of which there
-    /// are five, and again by the scan of a transaction.
+    /// Steps for each byte. The lexer, the parser and the five scans read every byte a few times, and the scan of a
+    /// transaction reads it again.
     const STEPS_PER_BYTE: usize = 100;
 
-    /// What each text costs, however short it is: our own Lua around it.
+    /// Fixed cost of each text, however short: the proxy's own Lua around it.
     const STEPS_OF_OURS: usize = 200_000;
 
     fn everything_about(text: &[u8]) -> usize {

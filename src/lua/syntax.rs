@@ -1,13 +1,13 @@
-//! Tokens to statements, as far as lock scripts need Lua.
+//! Parser: tokens to statements, as far as lock scripts need Lua.
 //!
-//! Follows `lparser.c` of Lua 5.1 for precedence and scope. Every call must be one that [`outcome`](super::effects) knows,
-//! also where it can never be reached: a script that mentions another command is not given a meaning.
+//! It follows `lparser.c` of Lua 5.1 for precedence and scope. Every call must be one that [`effects`](super::effects)
+//! knows, even where it can never be reached. A script that mentions another command gets no meaning.
 
 use super::lexer::{Token, Word, tokens};
 use super::meaning::Arg;
 use super::step_budget::steps;
 
-/// A list of statements with a scope of its own.
+/// List of statements with a scope of its own.
 pub(super) type Block = Vec<Statement>;
 
 /// One statement.
@@ -17,13 +17,13 @@ pub(super) enum Statement {
     Local(usize, Expression),
     /// `if`, its `elseif`s, and its `else`.
     If(Vec<(Expression, Block)>, Block),
-    /// `return`, always the last of its block.
+    /// `return`, always the last statement of its block.
     Return(Expression),
-    /// A call whose answer is dropped.
+    /// Call whose reply is dropped.
     Call(Call),
 }
 
-/// One expression; parentheses are gone.
+/// One expression, without its parentheses.
 #[derive(Debug)]
 pub(super) enum Expression {
     Nil,
@@ -42,7 +42,7 @@ pub(super) enum Expression {
     Call(Call),
 }
 
-/// A call of one of the functions that lock scripts use.
+/// Call of one of the functions that lock scripts use.
 #[derive(Debug)]
 pub(super) enum Call {
     /// `redis.call`
@@ -57,10 +57,10 @@ pub(super) enum Call {
     Sub(Vec<Expression>),
 }
 
-/// The commands that lock scripts of a known shape use, in any letter case.
+/// Commands that lock scripts of a known shape use, in any letter case.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
-    /// `DEL` or `UNLINK`: they differ in when the memory is given back.
+    /// `DEL` or `UNLINK`, which only differ in when they free the memory.
     Del,
     Exists,
     Get,
@@ -77,7 +77,7 @@ impl Command {
     }
 }
 
-/// The statements of a script, or nothing if there is something in it that no lock script needs.
+/// Returns the statements of a script, or `None` if it contains anything that no lock script needs.
 pub(super) fn parse(text: &[u8]) -> Option<Block> {
     let tokens = tokens(text)?;
     let mut parser = Parser { tokens: &tokens, scope: Vec::new(), slots: 0, budget: MAX_NODES };
@@ -87,10 +87,10 @@ pub(super) fn parse(text: &[u8]) -> Option<Block> {
 
 struct Parser<'a> {
     tokens: &'a [Token<'a>],
-    /// The local variables in sight, innermost last, and their slots.
+    /// Local variables in scope, innermost last, and their slots.
     scope: Vec<(&'a [u8], usize)>,
     slots: usize,
-    /// How many more statements and expressions are allowed. Bounds every recursion here and over the result.
+    /// Remaining statements and expressions allowed. This bounds every recursion here and over the result.
     budget: usize,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The variable is in sight only after its own value.
+    /// The variable is in scope only after its own value.
     fn local(&mut self) -> Option<Statement> {
         let name = self.name()?;
         self.expect(b'=')?;
@@ -269,8 +269,8 @@ impl<'a> Parser<'a> {
         Some(index)
     }
 
-    /// A function of `redis`. `pcall` is not one of them: it would turn an error of the master into a value, and the
-    /// script would go on.
+    /// Reads a function of `redis`. `pcall` is not among them: it would turn an error of the master into a value, and
+    /// the script would continue.
     fn redis(&mut self) -> Option<Call> {
         let function = self.field()?;
         self.expect(b'(')?;
@@ -311,7 +311,7 @@ impl<'a> Parser<'a> {
         self.name()
     }
 
-    /// What `inner` reads, up to the parenthesis that closes it.
+    /// Returns the result of `inner`, after the parenthesis that closes it.
     fn closed<T>(&mut self, inner: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let inside = inner(self)?;
         self.expect(b')')?;
@@ -378,7 +378,7 @@ const COMMANDS: [(&str, Command); 7] = [
     ("unlink", Command::Del),
 ];
 
-/// Statements and expressions in one script. The largest of a known shape, bsm/redislock's, has about 30.
+/// Maximum statements and expressions in one script. The largest of a known shape, bsm/redislock's, has about 30.
 const MAX_NODES: usize = 200;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The programs that run transactions: one for those without scripts, and one for each set of scripts
-//! that was run in one, by users with the same rules.
+//! Programs that run transactions: one for transactions without scripts, and one for each set of scripts that was run
+//! in a transaction, by users with the same rules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,49 +9,50 @@ use crate::acl::guard::Guard;
 use super::cache::Script;
 use super::program::{ProgramText, Ttls};
 
-/// How many bytes of texts are remembered; beyond it all are made anew.
+/// Maximum size of the remembered texts, in bytes. Beyond it, all are generated anew.
 const MAX_BYTES: usize = 4 << 20;
 
-/// The program of a transaction, and where its scripts are.
+/// Program of a transaction, and the positions of its scripts.
 #[derive(Clone, Debug)]
 pub struct TransactionText {
-    /// The text.
+    /// Text of the program.
     pub program: Arc<ProgramText>,
     /// First and last line of each script.
     pub places: Arc<[(usize, usize)]>,
 }
 
-/// See the module.
+/// Cache of those programs.
 pub struct Transactions {
     ttls: Ttls,
     plain: TransactionText,
     with_scripts: HashMap<(Vec<String>, Rules, Databases), TransactionText>,
 }
 
-/// Which databases a transaction uses.
+/// Databases that a transaction uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Databases {
-    /// The one that its client has selected.
+    /// Database that its client has selected.
     One,
-    /// Those that it selects, too: which keys it uses there is found out as it runs, after it may have written.
+    /// Also databases that it selects itself. The keys that it uses there only show while it runs, after it may have
+    /// written.
     Several,
 }
 
-/// What keeps the scripts to the rules of their user, who otherwise may do everything.
+/// Guard that restricts the scripts to the rules of their user. `None` allows everything.
 type Rules = Option<Arc<Guard>>;
 
 impl Transactions {
-    /// Only the one without scripts.
+    /// Creates the program for transactions without scripts.
     pub fn new(ttls: Ttls) -> Self {
         Self { ttls, plain: text(&[], ttls, None, Databases::One), with_scripts: HashMap::new() }
     }
 
-    /// The program that runs transactions with these scripts in them.
+    /// Returns the program for transactions that run these scripts.
     pub fn with(&mut self, scripts: &[Arc<Script>], guard: Rules) -> TransactionText {
         self.using(Databases::One, scripts, guard)
     }
 
-    /// The same for those that use these databases.
+    /// Returns the program for transactions that run these scripts and use these databases.
     pub fn using(
         &mut self,
         databases: Databases,
@@ -83,7 +84,7 @@ fn text(
     TransactionText { program: Arc::new(program), places: places.into() }
 }
 
-/// The program that runs single commands, of a proxy without settings.
+/// Returns the program that runs single commands, for a proxy without settings.
 #[cfg(test)]
 pub(crate) fn for_tests() -> Arc<ProgramText> {
     use crate::decision::lease::pad::Pad;

@@ -1,7 +1,7 @@
-//! Libraries of functions (`functions.c`): what their first line says, and what is kept of them.
+//! Libraries of functions (`functions.c`): their first lines, and their stored form.
 //!
-//! A library is kept under its name in one register, a hash. Its content begins with a line of the names of its functions,
-//! which `store.lua` compares, and goes on with its text and its functions as an array of RESP.
+//! A library is stored under its name in one register, a hash. Its content starts with a line of the names of its
+//! functions, which `store.lua` compares. Its text and its functions follow as a RESP array.
 
 use std::sync::Arc;
 
@@ -14,45 +14,45 @@ use crate::resp::number::parse_i64;
 use crate::resp::reply::Reply;
 use crate::resp::{flat, inline};
 
-/// Puts libraries into the register.
+/// Script that puts libraries into the register.
 pub const STORE: &[u8] = include_bytes!("store.lua");
 
-/// Removes one.
+/// Script that removes a library.
 pub const DELETE: &[u8] = include_bytes!("delete.lua");
 
-/// Removes all.
+/// Script that removes all libraries.
 pub const FLUSH: &[u8] = include_bytes!("flush.lua");
 
-/// A library.
+/// Library of functions.
 #[derive(Debug)]
 pub struct Library {
-    /// Letters, digits and underscores.
+    /// Name, of letters, digits and underscores.
     pub name: String,
-    /// As the client has sent it.
+    /// Text, as the client sent it.
     pub text: Bytes,
-    /// In the order of their names.
+    /// Functions, sorted by name.
     pub functions: Vec<Function>,
 }
 
-/// A function of a library.
+/// Function of a library.
 #[derive(Debug)]
 pub struct Function {
-    /// Letters, digits and underscores.
+    /// Name, of letters, digits and underscores.
     pub name: String,
-    /// What the library says of it.
+    /// Description that the library gives of it.
     pub description: Option<Bytes>,
     /// Bits in the order of [`Function::flags`].
     flags: usize,
-    /// What masters run.
+    /// Script that masters run.
     pub script: Arc<Script>,
 }
 
-/// The text of a library whose first line is as it should be.
+/// Text of a library with a valid first line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Text<'a> {
-    /// The name in its first line.
+    /// Name in its first line.
     pub name: String,
-    /// All behind the first line, from its line feed on.
+    /// Code after the first line, from its line feed on.
     pub code: &'a [u8],
 }
 
@@ -60,7 +60,7 @@ impl<'a> Text<'a> {
     /// Reads the first line: `#!lua name=...` (`functionExtractLibMetaData`).
     ///
     /// # Errors
-    /// What Redis answers where it is another one.
+    /// Returns Redis's error reply if the first line is invalid.
     pub fn parse(text: &'a [u8]) -> Result<Self, Reply> {
         if !text.starts_with(b"#!") {
             return Err(Reply::error("ERR Missing library metadata"));
@@ -93,8 +93,8 @@ impl<'a> Text<'a> {
 }
 
 impl Library {
-    /// The library of this text, which has registered what masters tell: of each function its name, whether it has a
-    /// description, that, and its flags. `None`: that is nothing of the kind.
+    /// Creates the library of this text from the registration that masters return: for each function its name, whether
+    /// it has a description, the description, and its flags. `None` if `registration` is in another format.
     pub fn registered(text: Bytes, registration: &[u8]) -> Option<Self> {
         let functions = flat::items(registration)?.into_iter().map(|function| {
             let mut words = flat::items(function)?.into_iter().map(flat::bulk);
@@ -109,7 +109,7 @@ impl Library {
         Self::of(text, functions.collect::<Option<_>>()?)
     }
 
-    /// Reads what is kept of it. `None`: it is something else.
+    /// Reads the stored form of a library. `None` if it is something else.
     pub fn stored(content: &[u8]) -> Option<Self> {
         let names = content.iter().position(|byte| *byte == b'\n')?;
         let words = flat::items(&content[names + 1..])?;
@@ -140,7 +140,7 @@ impl Library {
         Some(Self { name, functions: functions.into_iter().map(function).collect(), text })
     }
 
-    /// What is kept of it.
+    /// Returns the stored form.
     pub fn content(&self) -> Vec<u8> {
         let names: Vec<_> = self.functions.iter().map(|it| it.name.as_str()).collect();
         let mut content = names.join(" ").into_bytes();
@@ -159,7 +159,7 @@ impl Library {
 }
 
 impl Function {
-    /// The names of its flags, in Redis's order.
+    /// Returns the names of its flags, in Redis's order.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> + '_ {
         FLAGS.iter().enumerate().filter(|(at, _)| self.flags >> at & 1 == 1).map(|(_, flag)| *flag)
     }
@@ -175,7 +175,7 @@ fn bit_of(flag: &[u8]) -> Option<usize> {
     FLAGS.iter().position(|known| known.as_bytes() == flag).map(|at| 1 << at)
 }
 
-/// The name of a library or function, if it may be one (`functionsVerifyName`).
+/// Returns the name of a library or function, if it is valid (`functionsVerifyName`).
 fn checked_name(name: &[u8]) -> Option<&str> {
     let is_good = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let name = Some(name).filter(|name| !name.is_empty() && name.iter().all(is_good))?;

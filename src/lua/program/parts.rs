@@ -1,18 +1,18 @@
-//! Our Lua in statements, of which a program gets those that its script can need: a master makes
-//! every function of a program anew each time it runs it.
+//! The proxy's Lua, split into statements. A program only contains those that its script can need, because a master
+//! creates every function of a program anew for each run.
 
 use std::collections::HashSet;
 
-/// A statement at the outermost level, without comments and indentation: a master keeps it once for
-/// every script.
+/// Statement at the outermost level, without comments and indentation, because a master keeps a copy of it in every
+/// script.
 #[derive(Debug)]
 pub(super) struct Statement {
-    /// The local names it declares; without any it is always needed.
+    /// Local names that it declares. A statement without any is always needed.
     names: Vec<String>,
     text: String,
 }
 
-/// The statements of `lua`. One begins with every line that is neither indented nor the end of one.
+/// Splits `lua` into statements. Each line starts one, unless it is indented or ends a statement.
 pub(super) fn statements(lua: &str) -> Vec<Statement> {
     let mut statements: Vec<Statement> = Vec::new();
     for line in lua.lines().filter(|line| is_code(line)) {
@@ -26,11 +26,11 @@ pub(super) fn statements(lua: &str) -> Vec<Statement> {
     statements
 }
 
-/// `last`, after those of `statements` that it needs, directly or through others.
+/// Returns `last`, after the `statements` that it needs, directly or through others.
 pub(super) fn before(statements: &[Statement], last: &str) -> String {
     let mut known: HashSet<&str> = words(last).collect();
     let mut needed = Vec::new();
-    // Nothing can use a local name before it is declared: what is met later has had its say.
+    // Nothing can use a local name before its declaration, so statements after this one cannot become needed any more.
     for statement in statements.iter().rev() {
         let is_wanted = |name: &String| known.contains(name.as_str());
         if statement.names.is_empty() || statement.names.iter().any(is_wanted) {
@@ -41,7 +41,7 @@ pub(super) fn before(statements: &[Statement], last: &str) -> String {
     needed.into_iter().rev().chain([last]).collect()
 }
 
-/// Without comments and indentation.
+/// Returns `lua` without comments and indentation.
 pub(super) fn compact(lua: &str) -> String {
     lua.lines()
         .filter(|line| is_code(line))
@@ -53,7 +53,7 @@ fn is_code(line: &str) -> bool {
     !line.is_empty() && !line.starts_with("--")
 }
 
-/// What a statement that begins with `line` declares.
+/// Returns the names declared by a statement that starts with `line`.
 fn names(line: &str) -> Vec<String> {
     let Some(declared) = line.strip_prefix("local ") else { return Vec::new() };
     let declared = match declared.strip_prefix("function ") {

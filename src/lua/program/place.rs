@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What is known of a program without asking those that have a place.
+/// Record of a program that can be read without locking the residents.
 #[derive(Debug)]
 pub(in crate::lua) enum Place {
-    /// Masters always keep it.
+    /// Script of the proxy. Masters always keep it.
     Ours,
-    /// They may.
+    /// Script of a client. Masters may keep it.
     Client {
-        /// It has been run.
+        /// Whether it has been run.
         has_run: AtomicBool,
-        /// The last generation in which it had a place.
+        /// Last generation in which it had a place.
         generation: AtomicU64,
     },
 }
 
 impl Place {
-    /// Whether masters keep it in this generation.
+    /// Returns whether masters keep it in this generation.
     pub(in crate::lua) fn is_kept_in(&self, now: u64) -> bool {
         match self {
             Self::Ours => true,
@@ -25,21 +25,21 @@ impl Place {
         }
     }
 
-    /// From now on they keep it.
+    /// Notes that masters keep it from now on.
     pub(in crate::lua) fn keep_in(&self, now: u64) {
         if let Self::Client { generation, .. } = self {
             generation.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Masters are asked to run it.
+    /// Notes that masters are asked to run it.
     pub(super) fn runs(&self) {
         if let Self::Client { has_run, .. } = self {
             has_run.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether they ever were.
+    /// Returns whether masters were ever asked to run it.
     pub(in crate::lua) fn has_run(&self) -> bool {
         match self {
             Self::Ours => true,
