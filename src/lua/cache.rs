@@ -1,4 +1,4 @@
-//! The scripts that clients have loaded, by SHA1.
+//! Scripts that clients have loaded, by SHA1.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,29 +13,29 @@ use super::meaning::LockMeaning;
 use super::program::{OfLibrary, ProgramPart, ProgramText, Ttls, shebang, split_shebang};
 use super::recognise::recognise;
 
-/// A script and what it means. Shared with the operations that run it, which may outlive its place in the cache.
+/// Script and its meaning. It is shared with the operations that run it, which may outlive its place in the cache.
 #[derive(Debug)]
 pub struct Script {
-    /// The SHA1 of the text in lower-case hexadecimal, as `SCRIPT LOAD` answers it.
+    /// SHA1 of the text in lower-case hexadecimal, as `SCRIPT LOAD` replies it.
     pub sha: String,
-    /// The text as the client sent it.
+    /// Text, as the client sent it.
     pub text: Bytes,
-    /// Its meaning, if it has one.
+    /// Meaning, if it has one.
     pub shape: Option<LockMeaning>,
-    /// The function that is called, if the text is that of a library. No client can call it by its SHA1.
+    /// Function to call, if the text is that of a library. No client can call it by its SHA1.
     function: Option<OfLibrary>,
-    /// Masters have taken it for Lua. A script with a meaning certainly is.
+    /// Whether masters have accepted it as Lua. A script with a meaning always is Lua.
     is_lua: AtomicBool,
-    /// Clients may call it by its SHA1. One that was only queued after `MULTI` may not.
+    /// Whether clients may call it by its SHA1. They may not if it was only queued after `MULTI`.
     is_kept: AtomicBool,
-    /// Why it is not Lua.
+    /// Reason why it is not Lua.
     refused: OnceLock<String>,
     program: OnceLock<Arc<ProgramText>>,
     /// See [`Script::reading_program`].
     reading: OnceLock<Arc<ProgramText>>,
-    /// What it calls, if it names it all; read from the text when a user's rules ask for it.
+    /// Commands that it calls, if it names them all. They are read from the text when a user's rules need them.
     commands: OnceLock<Option<Vec<String>>>,
-    /// Those for users who may not do everything, the last one used at the end.
+    /// Programs for restricted users, least recently used first.
     guarded: Mutex<Vec<(Arc<Guard>, Arc<ProgramText>)>>,
 }
 
@@ -61,12 +61,12 @@ impl Script {
         }
     }
 
-    /// A text that nobody is going to call.
+    /// Creates a script that is never called by its SHA1.
     pub fn unnamed(text: Bytes) -> Self {
         Self::new(String::new(), text)
     }
 
-    /// A function of the library with this `code`, which masters have taken for Lua.
+    /// Creates a function of the library with this `code`, which masters have accepted as Lua.
     pub(super) fn of_library(code: Bytes, function: OfLibrary) -> Self {
         let mut name = Sha1::from(&code);
         name.update(format!("\0{} {}", function.name, function.flags).as_bytes());
@@ -75,27 +75,27 @@ impl Script {
         Self { shape: None, function: Some(function), ..script }
     }
 
-    /// How errors name it: by its SHA1, or by the name of its function behind an `@`.
+    /// Returns its name in errors: its SHA1, or `@` and the name of its function.
     pub fn label(&self) -> String {
         self.function.as_ref().map_or_else(|| self.sha.clone(), OfLibrary::label)
     }
 
-    /// What a transaction makes a part of itself.
+    /// Returns the part that it becomes of a transaction.
     pub fn part(&self) -> ProgramPart<'_> {
         ProgramPart { code: self.code(), function: self.function.as_ref() }
     }
 
-    /// Whether a quorum of masters takes it for Lua.
+    /// Returns whether a quorum of masters accepts it as Lua.
     pub fn is_lua(&self) -> bool {
         self.is_lua.load(Ordering::Relaxed)
     }
 
-    /// A quorum of masters does.
+    /// Notes that a quorum of masters accepts it as Lua.
     pub fn found_lua(&self) {
         self.is_lua.store(true, Ordering::Relaxed);
     }
 
-    /// From now on clients may call it by its SHA1.
+    /// Allows clients to call it by its SHA1 from now on.
     pub fn keep(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
     }
@@ -104,17 +104,17 @@ impl Script {
         self.is_kept.load(Ordering::Relaxed)
     }
 
-    /// A quorum of masters does not.
+    /// Notes that a quorum of masters does not accept it as Lua.
     pub fn refuse(&self, why: String) {
         let _ = self.refused.set(why);
     }
 
-    /// Why a quorum of masters does not.
+    /// Returns why a quorum of masters does not accept it as Lua.
     pub fn refused(&self) -> Option<&str> {
         self.refused.get().map(String::as_str)
     }
 
-    /// Takes over what masters said of the same text.
+    /// Takes over the verdict of masters on the same text.
     pub fn learn_from(&self, other: &Script) {
         if other.is_lua() {
             self.found_lua();
@@ -124,7 +124,7 @@ impl Script {
         }
     }
 
-    /// Whether it says itself that it changes nothing.
+    /// Returns whether it declares itself that it changes nothing.
     pub fn is_read_only(&self) -> bool {
         match &self.function {
             Some(function) => function.is_read_only(),
@@ -132,22 +132,22 @@ impl Script {
         }
     }
 
-    /// Whether its shebang allows it to change something, so that it is not run read-only (`evalGenericCommand` in `eval.c`).
+    /// Returns whether its shebang allows writes, so that it is not run read-only (`evalGenericCommand` in `eval.c`).
     pub fn may_write_by_its_shebang(&self) -> bool {
         !self.shebang().is_empty() && !self.is_read_only()
     }
 
-    /// Of a function it is its library's, which has been taken off.
+    /// The shebang of a function is that of its library, which has been removed.
     fn shebang(&self) -> &[u8] {
         split_shebang(&self.text).map_or(b"", |(shebang, _)| shebang)
     }
 
-    /// The text without its shebang, as Lua sees it.
+    /// Returns the text without its shebang, as Lua sees it.
     pub fn code(&self) -> &[u8] {
         split_shebang(&self.text).map_or(&self.text[..], |(_, code)| code)
     }
 
-    /// The text that masters run, made when it is first needed.
+    /// Returns the text that masters run. It is generated on first use.
     pub fn program(&self, ttls: Ttls) -> Arc<ProgramText> {
         let wrap = || Arc::new(self.wrap(ttls, None));
         Arc::clone(self.program.get_or_init(wrap))
@@ -160,13 +160,14 @@ impl Script {
         }
     }
 
-    /// The same for `EVAL_RO`: masters let nobody take tags off before it runs, so it is done as it reads.
+    /// Returns the text that masters run for `EVAL_RO`. Masters allow no writes that would take tags off before it
+    /// runs, so the program takes them off as it reads.
     pub fn reading_program(&self, ttls: Ttls) -> Arc<ProgramText> {
         let wrap = || Arc::new(ProgramText::wrap_reading(&self.text, &self.sha, ttls));
         Arc::clone(self.reading.get_or_init(wrap))
     }
 
-    /// The same, kept to the rules of a user.
+    /// Returns the text that masters run, restricted to the rules of a user.
     pub fn guarded_program(&self, ttls: Ttls, guard: &Arc<Guard>) -> Arc<ProgramText> {
         let mut known = self.guarded.lock().unwrap_or_else(PoisonError::into_inner);
         let program = match known.iter().position(|(other, _)| other == guard) {
@@ -180,7 +181,7 @@ impl Script {
         program
     }
 
-    /// The commands it calls, if it names them all.
+    /// Returns the commands that it calls, if it names them all.
     pub fn commands(&self) -> Option<&[String]> {
         self.commands.get_or_init(|| ProgramText::commands_of(self.code())).as_deref()
     }
@@ -188,27 +189,27 @@ impl Script {
 
 /// The script cache of one worker.
 ///
-/// Bounded in number and in bytes. When it is full, what was not used for longest goes first; its next `EVALSHA` is
-/// answered with `NOSCRIPT`, which clients take as the sign to send the text again.
+/// It is bounded in number and in bytes. When it is full, the least recently used scripts go first. Their next
+/// `EVALSHA` gets `NOSCRIPT`, which makes clients send the text again.
 pub struct ScriptCache {
     scripts: HashMap<Digest, Entry>,
     bytes: usize,
-    /// Counts the uses; the newest use has the greatest number.
+    /// Number of uses. The latest use has the greatest number.
     uses: u64,
 }
 
 impl ScriptCache {
-    /// How many scripts there are, and how many bytes they are together.
+    /// Returns the number of scripts, and their total size in bytes.
     pub fn size(&self) -> (usize, usize) {
         (self.scripts.len(), self.bytes)
     }
 
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new() -> ScriptCache {
         ScriptCache { scripts: HashMap::default(), bytes: 0, uses: 0 }
     }
 
-    /// The script with this text, for `EVAL` and `SCRIPT LOAD`; it is recognised when it comes for the first time.
+    /// Returns the script with this text, for `EVAL` and `SCRIPT LOAD`. It is recognised on its first use.
     ///
     /// A text that is larger than the whole cache is not kept.
     pub fn load(&mut self, text: Bytes) -> Arc<Script> {
@@ -221,18 +222,18 @@ impl ScriptCache {
         script
     }
 
-    /// The script with this SHA1, for `EVALSHA`; in any letter case, as Redis has it.
+    /// Returns the script with this SHA1, for `EVALSHA`, in any letter case as in Redis.
     pub fn get(&mut self, sha: &[u8]) -> Option<Arc<Script>> {
         self.touch(&digest(sha)?).filter(|script| script.is_kept())
     }
 
-    /// Whether the script with this SHA1 is here, for `SCRIPT EXISTS`. Does not count as a use.
+    /// Returns whether the script with this SHA1 is here, for `SCRIPT EXISTS`. This does not count as a use.
     pub fn contains(&self, sha: &[u8]) -> bool {
         let entry = digest(sha).and_then(|digest| self.scripts.get(&digest));
         entry.is_some_and(|entry| entry.script.is_kept())
     }
 
-    /// Those that clients may call by their SHA1, the one that was not used for longest first.
+    /// Returns the scripts that clients may call by their SHA1, least recently used first.
     pub fn kept(&self) -> Vec<Arc<Script>> {
         let mut kept: Vec<_> = self.scripts.values().filter(|it| it.script.is_kept()).collect();
         kept.sort_unstable_by_key(|entry| entry.last_use);
@@ -287,7 +288,7 @@ struct Entry {
 
 type Digest = [u8; DIGEST_BYTES];
 
-/// The SHA1 that `hex` spells.
+/// Returns the SHA1 that `hex` spells.
 fn digest(hex: &[u8]) -> Option<Digest> {
     let mut digest = Digest::default();
     if hex.len() != 2 * DIGEST_BYTES {
@@ -303,16 +304,16 @@ fn nibble(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The length of a SHA1.
+/// Length of a SHA1 in bytes.
 const DIGEST_BYTES: usize = 20;
 
-/// As many as Redis 7.4 keeps of those that came by `EVAL` (`LRU_LIST_LENGTH` in its `eval.c`).
+/// Maximum scripts: as many as Redis 7.4 keeps of those loaded by `EVAL` (`LRU_LIST_LENGTH` in its `eval.c`).
 const MAX_SCRIPTS: usize = 500;
 
-/// Programs of one script for different users.
+/// Maximum programs of one script for different users.
 const MAX_GUARDED: usize = 16;
 
-/// Room for that many scripts of 8 KiB; the longest known lock script, bsm/redislock's of several keys, has 1 KiB.
+/// Room for that many scripts of 8 KiB. The longest known lock script, bsm/redislock's for several keys, has 1 KiB.
 const MAX_BYTES: usize = MAX_SCRIPTS * 8 * 1024;
 
 #[cfg(test)]
@@ -406,7 +407,7 @@ mod tests {
         let shas: HashSet<_> = programs.iter().chain([&free]).map(|program| &program.sha).collect();
         assert_eq!(shas.len(), MAX_GUARDED + 2);
         assert!(!String::from_utf8_lossy(&free.text).contains("guarded"));
-        // The last is still there, the first is not.
+        // The last one is still there, the first one is not.
         let again = guards.last().map(guarded).unwrap();
         assert!(Arc::ptr_eq(&again, programs.last().unwrap()));
         assert_eq!(script.guarded.lock().unwrap().len(), MAX_GUARDED);

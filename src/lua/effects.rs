@@ -1,15 +1,15 @@
-//! What a script does, found by running it once for every state in which a master can find the key.
+//! Effects of a script, found by running it once for every state in which a master can find the key.
 //!
-//! A lock script asks two things: what the key holds, compared with one of its arguments, and at times what another
-//! argument says. So there is a handful of `World`s, and in each of them the script is a straight line. It is run there
-//! with symbols for what is not known ("the value of the key", "`ARGV[1]`") and by the rules of Lua for what is: `GET` of
-//! a missing key is `false`, `false == nil` is false, only `nil` and `false` fail a condition. An operation on symbols
-//! whose result depends on more than the world has no result, and the script no meaning.
+//! A lock script asks two questions: whether the key holds one of its arguments, and sometimes whether another argument
+//! has a given value. So there are only a few `World`s, and in each of them the script is a straight line. It runs
+//! there with symbols for unknown values ("the value of the key", "`ARGV[1]`"), and by the rules of Lua for known ones:
+//! `GET` of a missing key is `false`, `false == nil` is false, only `nil` and `false` fail a condition. An operation on
+//! symbols whose result depends on more than the world has no result, and the script has no meaning.
 
 use super::meaning::{Arg, ScriptValue};
 use super::syntax::{Block, Call, Command, Expression, Statement};
 
-/// The state of things when the script starts.
+/// State of the key and of the guard when the script starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct World {
     pub(super) key: Held,
@@ -17,72 +17,73 @@ pub(super) struct World {
     pub(super) guard: bool,
 }
 
-/// What a master finds at the key.
+/// Content that a master finds at the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Nothing.
+    /// No value.
     Missing,
-    /// A string that the [`Holder`] comparison finds equal.
+    /// String that the [`Holder`] comparison finds equal.
     Ours,
     /// Any other string.
     Theirs,
 }
 
-/// What the script compares, and the part that each argument plays; the same in every world.
+/// Comparisons of the script, and the role of each argument, which are the same in every world.
 ///
-/// The parts count also where a command had no effect: `SET NX` on a key that exists still fails if its TTL is no number.
+/// A role counts even if its command had no effect: `SET NX` on a key that exists still fails if its TTL is not a
+/// number.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     pub(super) holder: Option<Holder>,
     pub(super) guard: Option<Guard>,
-    /// What is written, or whose beginning is taken.
+    /// Argument that is written, or whose beginning is taken.
     pub(super) token: Option<Arg>,
-    /// The TTL of any command.
+    /// TTL of any command.
     pub(super) ttl: Option<Arg>,
-    /// What is read as a number.
+    /// Argument that is read as a number.
     pub(super) length: Option<Arg>,
 }
 
-/// What the value of the key is compared with.
+/// Value that the value of the key is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// The whole value with the whole token.
+    /// Compares the whole value with the whole token.
     Token(Arg),
-    /// As many bytes from the beginning of both as `length` says.
+    /// Compares the first `length` bytes of both.
     Prefix { token: Arg, length: Arg },
 }
 
-/// An argument and what it is compared with.
+/// Argument and the value that it is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Guard {
     pub(super) arg: Arg,
     pub(super) equals: Vec<u8>,
 }
 
-/// What happened in one world.
+/// Result of the script in one world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) effect: Effect,
     pub(super) answer: ScriptValue,
 }
 
-/// What became of the key.
+/// Effect on the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Nothing,
     Deleted,
-    /// A new TTL for the old value.
+    /// New TTL for the old value.
     Prolonged {
         ttl: Arg,
     },
-    /// A new value and a new TTL.
+    /// New value and new TTL.
     Written {
         token: Arg,
         ttl: Arg,
     },
 }
 
-/// Runs the script in one world; `questions` are those of the worlds before and are added to.
+/// Runs the script in one world. `questions` has those of the worlds before, and gets those of this one.
 pub(super) fn run(script: &Block, world: World, questions: &mut Questions) -> Option<Outcome> {
     let mut run = Run { world, questions, locals: Vec::new(), effect: Effect::Nothing };
     let answer = run.block(script)?.unwrap_or(Datum::Nil).answer()?;
@@ -92,13 +93,13 @@ pub(super) fn run(script: &Block, world: World, questions: &mut Questions) -> Op
 struct Run<'a> {
     world: World,
     questions: &'a mut Questions,
-    /// By slot. A slot is read only after the one statement that fills it.
+    /// Values by slot. A slot is read only after the one statement that fills it.
     locals: Vec<Option<Datum>>,
     effect: Effect,
 }
 
 impl Run<'_> {
-    /// The value returned, if the block returns.
+    /// Returns the value that the block returns, if it does.
     fn block(&mut self, block: &Block) -> Option<Option<Datum>> {
         for statement in block {
             let returned = self.statement(statement)?;
@@ -155,7 +156,7 @@ impl Run<'_> {
         }
     }
 
-    /// `and` and `or`: the left side if its truth is `decisive`, else the right side.
+    /// Evaluates `and` and `or`: the left side if its truth is `decisive`, otherwise the right side.
     fn either(&mut self, left: &Expression, right: &Expression, decisive: bool) -> Option<Datum> {
         let left = self.evaluate(left)?;
         if left.truth()? == decisive { Some(left) } else { self.evaluate(right) }
@@ -177,7 +178,7 @@ impl Run<'_> {
         }
     }
 
-    /// The one subtraction there is: the last offset of a prefix.
+    /// Evaluates the only known subtraction: the last offset of a prefix.
     fn minus(&mut self, left: &Expression, right: &Expression) -> Option<Datum> {
         match (self.evaluate(left)?, self.evaluate(right)?) {
             (Datum::Length(length), Datum::Int(1)) => Some(Datum::LastOffset(length)),
@@ -213,7 +214,7 @@ impl Run<'_> {
         expressions.iter().map(|expression| self.evaluate(expression)).collect()
     }
 
-    /// One command on the key. A lock script is through with the key once it has changed it.
+    /// Runs one command on the key. A lock script is done with the key once it has changed it.
     fn redis(&mut self, command: Command, arguments: &[Datum]) -> Option<Datum> {
         if self.effect != Effect::Nothing {
             return None;
@@ -238,7 +239,7 @@ impl Run<'_> {
         if self.world.key == Held::Missing { missing } else { exists }
     }
 
-    /// A command that only works on a key that exists, and answers how many keys there were.
+    /// Runs a command that only works on a key that exists, and replies how many keys there were.
     fn change(&mut self, effect: Effect) -> Datum {
         if self.world.key != Held::Missing {
             self.effect = effect;
@@ -258,7 +259,7 @@ impl Run<'_> {
     }
 }
 
-/// The options of a `SET` that a lock script may use: `PX` always, `NX` or not, in any order and letter case.
+/// Options of a `SET` in a lock script: always `PX`, optionally `NX`, in any order and letter case.
 struct SetOptions {
     nx: bool,
     ttl: Arg,
@@ -287,38 +288,38 @@ impl SetOptions {
     }
 }
 
-/// A value in a running script: known, or a symbol.
+/// Value in a running script: known, or a symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Datum {
     Nil,
     Bool(bool),
     Int(i64),
     Text(Vec<u8>),
-    /// The table that stands for the status reply `OK`.
+    /// Table for the status reply `OK`.
     Ok,
-    /// The table that stands for an error reply.
+    /// Table for an error reply.
     Error(String),
-    /// The name of the key.
+    /// Name of the key.
     Key,
     Arg(Arg),
-    /// The value of the key.
+    /// Value of the key.
     Held,
-    /// As many bytes from the beginning of the value of the key as the argument says.
+    /// Beginning of the value of the key, of the length in this argument.
     HeldPrefix {
         length: Arg,
     },
-    /// As many bytes from the beginning of the token as the argument says.
+    /// Beginning of the token, of the length in this argument.
     TokenPrefix {
         token: Arg,
         length: Arg,
     },
-    /// An argument as a number.
+    /// Argument as a number.
     Length(Arg),
-    /// One less than that.
+    /// Argument as a number, minus one.
     LastOffset(Arg),
 }
 
-/// How to find out whether two values are equal.
+/// Way to find out whether two values are equal.
 enum Equality {
     Known(bool),
     Holder(Holder),
@@ -326,7 +327,7 @@ enum Equality {
 }
 
 impl Datum {
-    /// Whether a condition holds with this value. Only of an argument it is not known: it might not be there.
+    /// Returns whether a condition holds with this value. It is only unknown for an argument, which may be missing.
     fn truth(&self) -> Option<bool> {
         match self {
             Datum::Nil | Datum::Bool(false) => Some(false),
@@ -351,7 +352,7 @@ impl Datum {
         }
     }
 
-    /// Values of different types are never equal in Lua; symbols of the same type might be.
+    /// Compares known types. Values of different types are never equal in Lua; symbols of the same type may be.
     fn equals_plainly(&self, other: &Datum) -> Option<bool> {
         match (self, other) {
             (Datum::Arg(_), Datum::Bool(_)) | (Datum::Bool(_), Datum::Arg(_)) => Some(false),
@@ -363,7 +364,8 @@ impl Datum {
         }
     }
 
-    /// The type that Lua sees. An argument that was not sent is nil, what is no number becomes nil.
+    /// Returns the type that Lua sees. It is unknown for an argument, which is nil if it was not sent or is not the
+    /// number that it should be.
     fn kind(&self) -> Option<Kind> {
         match self {
             Datum::Nil => Some(Kind::Nil),
@@ -379,7 +381,7 @@ impl Datum {
         }
     }
 
-    /// The reply that Redis makes of a returned value; `luaReplyToRedisReply` in `script_lua.c`.
+    /// Returns the reply that Redis makes from a returned value; `luaReplyToRedisReply` in `script_lua.c`.
     fn answer(self) -> Option<ScriptValue> {
         match self {
             Datum::Nil | Datum::Bool(false) => Some(ScriptValue::Nil),
@@ -402,19 +404,19 @@ enum Kind {
     Table,
 }
 
-/// The text of `redis.error_reply(text)` since Redis 7: one word alone is a message, and gets the code `ERR`.
+/// Returns the text of `redis.error_reply(text)` since Redis 7: a single word is a message, and gets the code `ERR`.
 fn error_reply(text: &[u8]) -> Option<String> {
     let text = plain(text).filter(|text| !text.is_empty() && !text.starts_with(['-', ' ']))?;
     Some(if text.contains(' ') { text } else { format!("ERR {text}") })
 }
 
-/// Text that needs no care in any kind of reply.
+/// Returns text that is safe in any kind of reply.
 fn plain(text: &[u8]) -> Option<String> {
     let harmless = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
     harmless.then(|| text.iter().copied().map(char::from).collect())
 }
 
-/// Remembers a fact about the script, if it agrees with what is known.
+/// Records a fact about the script, if it agrees with earlier facts.
 fn always<T: PartialEq>(known: &mut Option<T>, fact: T) -> Option<()> {
     let agrees = known.as_ref().is_none_or(|known| *known == fact);
     *known = Some(fact);

@@ -1,27 +1,27 @@
-//! The scripts of lock libraries, byte for byte as they send them.
+//! Scripts of lock libraries, byte for byte as the libraries send them.
 //!
-//! The SHA1 beside each is what its library sends with `EVALSHA`; a test hashes the texts. Two libraries for .NET send
-//! CRLF or LF, depending on where they were built: those have a second SHA1.
+//! The SHA1 next to each is the one that its library sends with `EVALSHA`; a test hashes the texts. Two libraries for
+//! .NET send CRLF or LF, depending on where they were built. Their scripts have a second SHA1.
 
-/// One script of one library.
+/// Script of a library.
 pub(super) struct Known {
-    /// Where it comes from.
+    /// Library and versions that send it.
     pub(super) library: &'static str,
-    /// The SHA1 of the text.
+    /// SHA1 of the text.
     pub(super) sha1: &'static str,
-    /// The SHA1 of the text with CRLF at its line ends, where a build with these exists.
+    /// SHA1 of the text with CRLF line ends, if a build with these exists.
     pub(super) sha1_crlf: Option<&'static str>,
-    /// The text.
+    /// Text of the script.
     pub(super) text: &'static str,
 }
 
-/// The script with this SHA1 in lower case, whatever its line ends.
+/// Returns the script with this SHA1 in lower case, with either line end.
 pub(super) fn by_sha(sha: &str) -> Option<&'static Known> {
     let is_it = |known: &&Known| known.sha1 == sha || known.sha1_crlf == Some(sha);
     ALL.iter().copied().flatten().find(is_it)
 }
 
-/// Every group.
+/// All groups.
 const ALL: &[&[Known]] = &[
     RELEASES,
     RELEASES_THAT_TELL_MISSING,
@@ -40,7 +40,7 @@ const ALL: &[&[Known]] = &[
     ACQUIRES_IN_BULKS,
 ];
 
-/// Compare and delete: 1 if deleted, 0 otherwise.
+/// Compares and deletes: 1 if deleted, 0 otherwise.
 pub(super) const RELEASES: &[Known] = &[
     Known {
         library: "antirez/redlock-rb, redlock-py",
@@ -227,7 +227,7 @@ end
     },
 ];
 
-/// Compare and delete: 1 if deleted, -1 if missing, 0 if it is another's.
+/// Compares and deletes: 1 if deleted, -1 if missing, 0 if another client holds it.
 pub(super) const RELEASES_THAT_TELL_MISSING: &[Known] = &[Known {
     library: "go-redsync/redsync 4.12 and later",
     sha1: "e950836ed1e694540c503ef9972b8de518044d3b",
@@ -244,7 +244,7 @@ pub(super) const RELEASES_THAT_TELL_MISSING: &[Known] = &[Known {
 "#,
 }];
 
-/// Compare and delete: 1 if deleted, OK if missing, an error if it is another's.
+/// Compares and deletes: 1 if deleted, OK if missing, an error if another client holds it.
 pub(super) const RELEASES_WITH_ERRORS: &[Known] = &[Known {
     library: "aioredlock 0.7",
     sha1: "241e4ca540a1cc4ec1f32d9eb9f879e607d7e6e5",
@@ -259,7 +259,7 @@ return redis.error_reply('ERROR')
 end"#,
 }];
 
-/// Compare and delete: true if deleted, false otherwise.
+/// Compares and deletes: true if deleted, false otherwise.
 pub(super) const RELEASES_IN_BOOLEANS: &[Known] = &[Known {
     library: "spring-integration 7.0, spin lock",
     sha1: "f0f9038aa2b6d6c3436c72d147573ea2a58f0ef2",
@@ -273,7 +273,7 @@ return false
 "#,
 }];
 
-/// Compare and prolong with PEXPIRE: 1 if prolonged, 0 otherwise.
+/// Compares and prolongs with PEXPIRE: 1 if prolonged, 0 otherwise.
 pub(super) const EXTENDS: &[Known] = &[
     Known {
         library: "go-redsync/redsync 3.0",
@@ -373,7 +373,7 @@ end
     },
 ];
 
-/// Compare and prolong with PEXPIRE: true if prolonged, false otherwise.
+/// Compares and prolongs with PEXPIRE: true if prolonged, false otherwise.
 pub(super) const EXTENDS_IN_BOOLEANS: &[Known] = &[Known {
     library: "spring-integration 6.4 to 7.0, renew",
     sha1: "879e0f7b8d83c3266d4e996627438c05dbda0b89",
@@ -386,7 +386,7 @@ return false
 "#,
 }];
 
-/// Compare and prolong with SET PX: 1 if prolonged, 0 otherwise.
+/// Compares and prolongs with SET PX: 1 if prolonged, 0 otherwise.
 pub(super) const EXTENDS_BY_SET: &[Known] = &[Known {
     library: "rslock 0.7 to 0.10",
     sha1: "17a49af0c4b1a9034503fa84f3570f5ca76c4cbf",
@@ -412,7 +412,7 @@ pub(super) const CLAIMS: &[Known] = &[Known {
     text: r#"return redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2])"#,
 }];
 
-/// Take or prolong with PEXPIRE: 1 if held now, 0 otherwise.
+/// Takes or prolongs with PEXPIRE: 1 if held now, 0 otherwise.
 pub(super) const ACQUIRES: &[Known] = &[
     Known {
         library: "symfony/lock 3.4 to 5.1, save",
@@ -444,7 +444,7 @@ pub(super) const ACQUIRES: &[Known] = &[
     },
 ];
 
-/// Take or prolong with PEXPIRE: 1 if held now, -1 otherwise.
+/// Takes or prolongs with PEXPIRE: 1 if held now, -1 otherwise.
 pub(super) const ACQUIRES_THAT_TELL_CONFLICT: &[Known] = &[Known {
     library: "samcook/RedLock.net 2.3, extend",
     sha1: "9f614a785a5f9ae8c6396c6b4bf94d2087342603",
@@ -459,7 +459,7 @@ else
 end"#,
 }];
 
-/// Take or prolong with PEXPIRE: true if held now, false otherwise.
+/// Takes or prolongs with PEXPIRE: true if held now, false otherwise.
 pub(super) const ACQUIRES_IN_BOOLEANS: &[Known] = &[Known {
     library: "spring-integration 7.0, obtain",
     sha1: "175897a4e379e99e79a54937be09226f76cdcfe5",
@@ -476,7 +476,7 @@ return false
 "#,
 }];
 
-/// Take or prolong with SET PX: OK if held now, an error otherwise.
+/// Takes or prolongs with SET PX: OK if held now, an error otherwise.
 pub(super) const ACQUIRES_WITH_ERRORS: &[Known] = &[Known {
     library: "aioredlock 0.7",
     sha1: "c75a9bf1538efcdb1f383acc3e273c5089d57e58",
@@ -489,7 +489,7 @@ return redis.error_reply('ERROR')
 end"#,
 }];
 
-/// Take, if `ARGV[3]` is yes, or prolong with SET PX: OK if held now, nil otherwise.
+/// Takes, if `ARGV[3]` is yes, or prolongs with SET PX: OK if held now, nil otherwise.
 pub(super) const ACQUIRES_IF_TOLD: &[Known] = &[Known {
     library: "leandromoreira/redlock-rb 1 and 2",
     sha1: "ceb2b2062e40c51a2b3963fd078bc71f11bdc65c",
@@ -500,7 +500,7 @@ pub(super) const ACQUIRES_IF_TOLD: &[Known] = &[Known {
 "#,
 }];
 
-/// Take, or overwrite a value with the same prefix: OK if held now, nil otherwise.
+/// Takes, or overwrites a value with the same prefix: OK if held now, nil otherwise.
 pub(super) const ACQUIRES_BY_PREFIX: &[Known] = &[Known {
     library: "bsm/redislock 0.9.4",
     sha1: "80a1b5f2cfccec3b7119ba7721d2127682b691a7",
@@ -513,7 +513,7 @@ if redis.call("getrange", KEYS[1], 0, offset-1) == string.sub(ARGV[1], 1, offset
 "#,
 }];
 
-/// Take or prolong with SET PX: OK if held now, as a bulk string for an own key; nil otherwise.
+/// Takes or prolongs with SET PX: OK if held now, as a bulk string for an own key; nil otherwise.
 pub(super) const ACQUIRES_IN_BULKS: &[Known] = &[Known {
     library: "go-zero, core/stores/redis",
     sha1: "dbecad63894903ddf755d05d73a3eb7432ef75c0",

@@ -1,73 +1,73 @@
-//! The meanings a lock script can have.
+//! Meanings that a lock script can have.
 
-/// What a recognised script does with `KEYS[1]`.
+/// Effect of a recognised script on `KEYS[1]`.
 ///
-/// A shape holds for one key and for well-formed arguments. Before running a script as its shape the caller makes sure
-/// that `numkeys` is 1, that at least [`arguments`](LockMeaning::arguments) values follow the key, and that the TTL is a
-/// positive number of milliseconds. Otherwise the text has to run as it is: Lua and Redis then find the right error.
-/// A script that compares reads the key with `GET` or `GETRANGE`, and ends with `WRONGTYPE` where it is no string.
+/// A shape applies to one key and to well-formed arguments. Before the caller runs a script as its shape, it must check
+/// that `numkeys` is 1, that at least [`arguments`](LockMeaning::arguments) values follow the key, and that the TTL is
+/// a positive number of milliseconds. Otherwise the text must run as it is: Lua and Redis then return the right error.
+/// A script that compares reads the key with `GET` or `GETRANGE`, and ends with `WRONGTYPE` if it is not a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockMeaning {
-    /// Delete the key if it holds the token.
+    /// Deletes the key if it holds the token.
     Release {
-        /// The token the key must hold.
+        /// Token that the key must hold.
         token: Arg,
-        /// The answer when the key was deleted.
+        /// Reply if the key was deleted.
         deleted: ScriptValue,
-        /// The answer when there is no such key.
+        /// Reply if the key does not exist.
         missing: ScriptValue,
-        /// The answer when the key holds something else.
+        /// Reply if the key holds something else.
         other: ScriptValue,
     },
-    /// Prolong the key if it holds the token.
+    /// Prolongs the key if it holds the token.
     Extend {
-        /// The token the key must hold.
+        /// Token that the key must hold.
         token: Arg,
-        /// The new TTL in milliseconds.
+        /// New TTL in milliseconds.
         ttl: Arg,
-        /// The command that prolongs.
+        /// Command that prolongs the key.
         how: Prolong,
-        /// The answer when the key was prolonged.
+        /// Reply if the key was prolonged.
         extended: ScriptValue,
-        /// The answer when there is no such key.
+        /// Reply if the key does not exist.
         missing: ScriptValue,
-        /// The answer when the key holds something else.
+        /// Reply if the key holds something else.
         other: ScriptValue,
     },
-    /// Take the key if it is free: `SET NX PX` and nothing else.
+    /// Takes the key if it is free: `SET NX PX` and nothing else.
     Claim {
-        /// The token to write.
+        /// Token to write.
         token: Arg,
-        /// The TTL in milliseconds.
+        /// TTL in milliseconds.
         ttl: Arg,
-        /// The answer when the key was free.
+        /// Reply if the key was free.
         granted: ScriptValue,
-        /// The answer when the key exists, whatever it holds.
+        /// Reply if the key exists, whatever it holds.
         refused: ScriptValue,
     },
-    /// Take the key if it is free, prolong it if it is the caller's own already.
+    /// Takes the key if it is free, and prolongs it if it already belongs to the caller.
     Acquire {
-        /// The token to write, and to find.
+        /// Token to write, and to compare.
         token: Arg,
-        /// The TTL in milliseconds, for both.
+        /// TTL in milliseconds, for both.
         ttl: Arg,
-        /// The command that prolongs the caller's own key.
+        /// Command that prolongs the caller's own key.
         how: Prolong,
-        /// When a free key is taken.
+        /// Condition for taking a free key.
         create: Create,
-        /// What makes an existing key the caller's own.
+        /// Condition under which an existing key belongs to the caller.
         own: Own,
-        /// The answer when the key was free and has been taken.
+        /// Reply if the key was free and has been taken.
         created: ScriptValue,
-        /// The answer when the key was the caller's own and has been prolonged.
+        /// Reply if the key belonged to the caller and has been prolonged.
         extended: ScriptValue,
-        /// The answer when nothing was done.
+        /// Reply if nothing was done.
         refused: ScriptValue,
     },
 }
 
 impl LockMeaning {
-    /// How many values of `ARGV` the script reads: with fewer of them Lua would see nil.
+    /// Returns how many values of `ARGV` the script reads. With fewer of them, Lua would see nil.
     pub fn arguments(&self) -> usize {
         let last = match self {
             LockMeaning::Release { token, .. } => *token,
@@ -88,38 +88,38 @@ impl LockMeaning {
 pub struct Arg(u8);
 
 impl Arg {
-    /// The argument that Lua calls `ARGV[index]`; Lua counts from one.
+    /// Returns the argument that Lua calls `ARGV[index]`, counted from one.
     pub(super) fn from_lua(index: i64) -> Option<Arg> {
         (1..=MAX_ARGUMENTS).contains(&index).then(|| Arg((index - 1) as u8))
     }
 
-    /// Where it is among the arguments after the keys, counted from zero: `ARGV[1]` is at 0.
+    /// Returns its position among the arguments after the keys, counted from zero: `ARGV[1]` is at 0.
     pub fn position(self) -> usize {
         usize::from(self.0)
     }
 
-    /// This argument of `argv`.
+    /// Returns this argument of `argv`.
     pub fn of<T>(self, argv: &[T]) -> Option<&T> {
         argv.get(self.position())
     }
 }
 
-/// What a script answers in one of its outcomes: each library has its own convention, and reads nothing else.
+/// Reply of a script in one of its outcomes. Each library has its own convention, and expects nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptValue {
-    /// An integer. Lua's `true` becomes 1.
+    /// Integer. Lua's `true` becomes 1.
     Int(i64),
-    /// The status reply `OK`, as `SET` gives it.
+    /// Status reply `OK`, as from `SET`.
     Ok,
-    /// A bulk string that stands in the script.
+    /// Bulk string from the text of the script.
     Bulk(String),
-    /// Nil: Lua's `nil` and `false`, and a script that ends without `return`.
+    /// Nil: Lua's `nil` and `false`, and the end of a script without `return`.
     Nil,
-    /// An error reply; the text has its code in front and no `-`.
+    /// Error reply. The text starts with its code, without a `-`.
     Error(String),
 }
 
-/// How a key that holds the right token is prolonged.
+/// Command that prolongs a key with the right token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prolong {
     /// `PEXPIRE`: keeps the value. A TTL of zero or less would delete the key.
@@ -128,16 +128,16 @@ pub enum Prolong {
     SetPx,
 }
 
-/// Whether [`LockMeaning::Acquire`] takes a free key.
+/// Condition under which [`LockMeaning::Acquire`] takes a free key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Create {
-    /// It always does.
+    /// No condition.
     Always,
-    /// It does if the argument says so; otherwise it only prolongs.
+    /// Only if the argument has this value. Otherwise the script only prolongs.
     IfArg {
-        /// The argument that decides.
+        /// Argument that decides.
         arg: Arg,
-        /// What it must be equal to.
+        /// Required value of the argument.
         equals: Vec<u8>,
     },
 }
@@ -151,17 +151,17 @@ impl Create {
     }
 }
 
-/// What makes an existing key the caller's own.
+/// Condition under which an existing key belongs to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Own {
     /// It holds the same token.
     SameToken,
-    /// It begins with the same bytes as the token; the rest may differ.
+    /// It starts with the same bytes as the token. The rest may differ.
     ///
-    /// Holds for a length that is a positive decimal integer only: `GETRANGE 0 -1` is the whole value, and what is no
-    /// number stops the script.
+    /// This applies only to a length that is a positive decimal integer: `GETRANGE 0 -1` is the whole value, and
+    /// anything but a number stops the script.
     SamePrefix {
-        /// How many bytes are compared; both sides may be shorter.
+        /// Number of bytes to compare. Both sides may be shorter.
         length: Arg,
     },
 }
@@ -175,5 +175,5 @@ impl Own {
     }
 }
 
-/// The longest argument list of the lock scripts recognised is 3; beyond this nobody sends one.
+/// Maximum arguments. The recognised lock scripts have 3 at most, and no client sends more than this.
 const MAX_ARGUMENTS: i64 = 16;

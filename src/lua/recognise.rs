@@ -1,10 +1,10 @@
-//! From what a script does in every state of the key to the shape it has.
+//! Recognition of a script's shape from its effects in every state of the key.
 
 use super::effects::{Effect, Held, Holder, Outcome, Questions, World, run};
 use super::meaning::{Arg, Create, LockMeaning, Own, Prolong};
 use super::syntax::{Block, parse};
 
-/// The meaning of a lock script, if it has exactly one of the known shapes.
+/// Returns the meaning of a lock script, if it has exactly one of the known shapes.
 pub fn recognise(text: &[u8]) -> Option<LockMeaning> {
     if text.len() > MAX_TEXT_BYTES {
         return None;
@@ -13,11 +13,11 @@ pub fn recognise(text: &[u8]) -> Option<LockMeaning> {
     Study::new(&script)?.shape()
 }
 
-/// Everything a script does and asks.
+/// Comparisons of a script, and its outcomes.
 struct Study {
     questions: Questions,
     missing: Outcome,
-    /// The key is missing and the guard does not hold.
+    /// Outcome if the key is missing and the guard does not hold.
     missing_unguarded: Outcome,
     ours: Outcome,
     theirs: Outcome,
@@ -36,7 +36,7 @@ impl Study {
         indifferent.then_some(Study { questions, missing, missing_unguarded, ours, theirs })
     }
 
-    /// No shape touches a key that somebody else holds.
+    /// Returns the shape. No shape touches a key that another client holds.
     fn shape(self) -> Option<LockMeaning> {
         if self.theirs.effect != Effect::Nothing {
             return None;
@@ -93,7 +93,7 @@ impl Study {
         let create = self.create()?;
         let (how, _) = prolongation(self.ours.effect, token)?;
         self.parts(token, Some(ttl), own.arg())?;
-        // `PEXPIRE` would leave the old value where only its beginning is the caller's.
+        // `PEXPIRE` would leave the old value, of which only the beginning is the caller's.
         let same_value_after = own == Own::SameToken || how == Prolong::SetPx;
         same_value_after.then_some(LockMeaning::Acquire {
             token,
@@ -107,7 +107,7 @@ impl Study {
         })
     }
 
-    /// Makes sure that the script uses its arguments for these parts and no others, and each for one only. So every
+    /// Makes sure that the script uses its arguments for these roles and no others, and each for one only. So every
     /// argument whose absence or form could stop the script is in the shape.
     fn parts(&self, token: Arg, ttl: Option<Arg>, length: Option<Arg>) -> Option<()> {
         let Questions {
@@ -122,7 +122,7 @@ impl Study {
         (no_others && !repeated).then_some(())
     }
 
-    /// The token of a script that asks for nothing else.
+    /// Returns the token of a script that compares nothing else.
     fn sole_token(&self) -> Option<Arg> {
         match (self.questions.holder?, &self.questions.guard) {
             (Holder::Token(token), None) => Some(token),
@@ -139,7 +139,7 @@ impl Study {
         }
     }
 
-    /// Where the guard decides it decides between taking the key and refusing.
+    /// If there is a guard, it must decide between taking the key and refusing.
     fn create(&self) -> Option<Create> {
         match &self.questions.guard {
             None => Some(Create::Always),
@@ -149,7 +149,7 @@ impl Study {
     }
 }
 
-/// How the caller's own key is prolonged, if it still holds the caller's token after it.
+/// Returns how the caller's own key is prolonged, if it still holds the caller's token afterwards.
 fn prolongation(effect: Effect, token: Arg) -> Option<(Prolong, Arg)> {
     match effect {
         Effect::Prolonged { ttl } => Some((Prolong::Pexpire, ttl)),
@@ -160,7 +160,7 @@ fn prolongation(effect: Effect, token: Arg) -> Option<(Prolong, Arg)> {
     }
 }
 
-/// A longer text is not looked at. The longest script of a known shape has 294 bytes; this leaves room for comments.
+/// Maximum length of a text to read. The longest script of a known shape has 294 bytes; this leaves room for comments.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 
 #[cfg(test)]
@@ -226,7 +226,7 @@ mod tests {
         shape
     }
 
-    /// Every known script with the shape it has.
+    /// Returns every known script with its shape.
     fn expected() -> Vec<(&'static Known, LockMeaning)> {
         use Prolong::{Pexpire, SetPx};
         use ScriptValue::{Int, Nil, Ok};
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(counts, [1, 2, 3, 3]);
     }
 
-    /// Each would lose a lock, or answer wrongly, if it were taken for one of the shapes.
+    /// Texts that would lose a lock, or reply wrongly, if they were taken for one of the shapes.
     const NEAR_MISSES: &[&str] = &[
         "",
         "return 1",
@@ -361,7 +361,7 @@ mod tests {
         "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('expire', KEYS[1], ARGV[2]) end",
         "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('set', KEYS[1], ARGV[3], 'PX', ARGV[2]) end",
         "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return redis.call('set', KEYS[1], ARGV[2], 'PX', ARGV[3], 'NX')",
-        // Holding the key already is a success that prolongs nothing: no shape says that.
+        // If the caller already holds the key, this succeeds without prolonging it. No shape does that.
         "if redis.call('get', KEYS[1]) == ARGV[1] then return 1 elseif redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end return 0",
         "local v = redis.call('get', KEYS[1]) if v == nil or v == ARGV[1] then redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) return v end",
         // `GET` of a missing key is false in Lua, and false is not nil: these never take a free key, and the last one
@@ -377,7 +377,7 @@ mod tests {
         "local n = tonumber(ARGV[2]) if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then return 1 end
          if redis.call('getrange', KEYS[1], 0, n) == string.sub(ARGV[1], 1, n) then return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[3]) end",
         "if (redis.call('exists', KEYS[1]) == 0 and ARGV[3] ~= 'yes') or redis.call('get', KEYS[1]) == ARGV[1] and ARGV[4] == 'x' then return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) end",
-        // A command without effect still fails on a bad TTL, or on an argument that is not there.
+        // A command without effect still fails on a bad TTL, or on a missing argument.
         "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) return redis.call('del', KEYS[1]) end return 0",
         "if redis.call('exists', KEYS[1]) == 0 then return redis.call('pexpire', KEYS[1], ARGV[2]) elseif redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0",
         "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('set', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[2]) return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0",
@@ -404,7 +404,7 @@ mod tests {
         assert!(recognise(padded(MAX_TEXT_BYTES + 1).as_bytes()).is_none());
     }
 
-    /// The words and signs of a text; none of the known ones has blanks or comments inside a string.
+    /// Returns the words and signs of a text. None of the known ones has blanks or comments inside a string.
     fn pieces(text: &str) -> Vec<&str> {
         let mut pieces = Vec::new();
         let mut rest = text.trim_start();
@@ -423,7 +423,7 @@ mod tests {
         pieces
     }
 
-    /// The same script in another dress, chosen by `dice`.
+    /// Returns the same script in another spelling, chosen by `dice`.
     fn dressed(text: &str, dice: &[u8]) -> String {
         let mut dice = dice.iter().copied().cycle();
         let mut dressed = String::new();
@@ -444,7 +444,7 @@ mod tests {
         dressed
     }
 
-    /// Words of Redis in another letter case; what the client reads or compares stays.
+    /// Changes the letter case of words for Redis. Words that the client reads or compares stay the same.
     fn requoted(text: &str, die: u8) -> String {
         let text = match text {
             "yes" | "OK" | "ERROR" => text.to_owned(),
@@ -476,8 +476,8 @@ mod tests {
             prop_assert_eq!(recognise(&text), None);
         }
 
-        /// A piece that is lost, doubled or out of its place never makes a lock script of another shape than it can
-        /// have, and never a panic.
+        /// A piece that is lost, doubled or out of place never makes a lock script of another shape than it can have,
+        /// and never panics.
         #[test]
         fn broken_scripts_do_not_panic(which in 0..1000_usize, from in 0..1000_usize, to in 0..1000_usize) {
             let all = expected();

@@ -1,12 +1,12 @@
-//! The programs that masters keep.
+//! Programs that masters keep.
 //!
-//! A master frees no single script, only all of them. So there are places for a limited number, for all workers and
-//! masters alike; a program gets one when it is run for the second time, and what has none is run by a
-//! runner. When the places are taken, and when a client asks for it, all of them are given up at
-//! once: a new *generation* begins, and each master is told once to forget what it was given.
+//! A master cannot free a single script, only all of them. So the number of places is limited, for all workers and
+//! masters alike. A program gets a place when it is run for the second time, and a runner runs a program without a
+//! place. When all places are taken, or when a client asks for it, all of them are given up at once. A new *generation*
+//! begins, and each master is asked once to drop its scripts.
 //!
-//! Other proxies and clients of the masters lose their scripts as well, and give them to the masters again. So that
-//! they do not take turns in that, there is a pause between two generations.
+//! This also drops the scripts of other proxies and clients of the masters, which then load them again. A pause between
+//! two generations keeps proxies from doing this to each other in turn.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,14 +19,14 @@ use super::transactions::Databases;
 use crate::decision::quorum::MasterId;
 use crate::time::clock::{self, Instant};
 
-/// See the module.
+/// Places of programs, for all workers and masters.
 pub struct Residents {
     generation: AtomicU64,
-    /// The generation for which each master was last told to forget.
+    /// Generation for which each master was last asked to drop its scripts.
     told: Vec<AtomicU64>,
-    /// A master has refused to forget: no place is given up again.
+    /// Whether a master has refused to drop its scripts. No place is given up after that.
     refused: AtomicBool,
-    /// What every proxy with these settings runs all the time.
+    /// Programs that every proxy with these settings runs all the time.
     ours: [Arc<ProgramText>; 2],
     places: Mutex<Places>,
 }
@@ -35,14 +35,14 @@ pub struct Residents {
 struct Places {
     shas: HashSet<String>,
     bytes: usize,
-    /// When the generation began.
+    /// Start of the generation.
     since: Option<Instant>,
-    /// A client has asked for a new one, too soon after the last.
+    /// Whether a client has asked for a new generation too soon after the last.
     is_due: bool,
 }
 
 impl Residents {
-    /// Without any, for so many masters.
+    /// Creates empty places, for this number of masters.
     pub fn new(masters: usize, ttls: Ttls) -> Self {
         let (transaction, _) = ProgramText::transaction(&[], ttls, None, Databases::One);
         Self {
@@ -54,12 +54,12 @@ impl Residents {
         }
     }
 
-    /// The program of a transaction without scripts.
+    /// Returns the program of a transaction without scripts.
     pub fn transaction(&self) -> Arc<ProgramText> {
         Arc::clone(&self.ours[1])
     }
 
-    /// Who runs `program`, which is about to be run: `None` if it does so itself.
+    /// Returns the runner of `program`, which is about to be run; `None` if it runs without one.
     pub fn runner_of(&self, program: &ProgramText) -> Option<Arc<ProgramText>> {
         if program.place.is_kept_in(self.generation()) {
             return None;
@@ -71,7 +71,7 @@ impl Residents {
     fn admit(&self, program: &ProgramText) -> bool {
         let places = &mut *self.places();
         if !places.shas.contains(&program.sha) {
-            // What runs several calls at once is about as long.
+            // The program for several calls at once is about as long.
             let texts = 1 + usize::from(program.can_be_together());
             let bytes = texts * program.text.len();
             if places.are_taken(bytes) && !self.renew(places, clock::now()) {
@@ -84,7 +84,7 @@ impl Residents {
         true
     }
 
-    /// Gives up all places, for `SCRIPT FLUSH`, or as soon as may be.
+    /// Gives up all places, for `SCRIPT FLUSH`: now, or as soon as possible.
     pub fn flush(&self) {
         let places = &mut *self.places();
         if places.shas.is_empty() {
@@ -93,7 +93,7 @@ impl Residents {
         places.is_due = !self.renew(places, clock::now());
     }
 
-    /// Begins the generation that is due, and tells which it is.
+    /// Starts the generation that is due, if any, and returns the current one.
     pub fn see(&self, now: Instant) -> u64 {
         let places = &mut *self.places();
         if places.is_due && self.renew(places, now) {
@@ -113,29 +113,29 @@ impl Residents {
         true
     }
 
-    /// Counts the times that all places were given up.
+    /// Returns the generation, which grows each time that all places are given up.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether whoever asks has to tell `master` to forget the programs of all generations before this one.
+    /// Returns whether the caller must ask `master` to drop the programs of all generations before this one.
     pub fn claim_flush(&self, master: MasterId, generation: u64) -> bool {
         let told = &self.told[master.index()];
         !self.refused.load(Ordering::Relaxed)
             && told.fetch_max(generation, Ordering::Relaxed) < generation
     }
 
-    /// Nobody knows whether `master` has heard it, or it could not do it.
+    /// Notes that it is unknown whether `master` got the request, or that it could not drop its scripts.
     pub fn flush_lost(&self, master: MasterId) {
         self.told[master.index()].store(FIRST_GENERATION, Ordering::Relaxed);
     }
 
-    /// A master may not forget: nothing is given up any more. Tells whether that is news.
+    /// Notes that a master may not drop its scripts, so nothing is given up any more. Returns whether that is new.
     pub fn flush_refused(&self) -> bool {
         !self.refused.swap(true, Ordering::Relaxed)
     }
 
-    /// What a master is given again as soon as it has forgotten everything.
+    /// Returns the programs that a master gets again as soon as it has dropped its scripts.
     pub fn ours(&self) -> &[Arc<ProgramText>] {
         &self.ours
     }
@@ -151,16 +151,17 @@ impl Places {
     }
 }
 
-/// Zero is that of a program that has no place yet.
+/// First generation. Zero is the generation of a program that has no place yet.
 const FIRST_GENERATION: u64 = 1;
 
-/// As many as there are scripts in the [cache](super::ScriptCache).
+/// Maximum places: as many as there are scripts in the [cache](super::ScriptCache).
 const MAX_RESIDENTS: usize = 500;
 
-/// Room for as many with 19 KiB of our own around them. A master needs three times as much.
+/// Room for that many programs with 19 KiB of the proxy's Lua around each. A master needs three times as much.
 const MAX_BYTES: usize = MAX_RESIDENTS * 21 * 1024;
 
-/// A master that forgets spends a millisecond on that, and everybody gives it their scripts again.
+/// Pause between two generations. Dropping all scripts takes a master a millisecond, and then every client loads its
+/// scripts again.
 const PAUSE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -180,7 +181,7 @@ mod tests {
         ProgramText::wrap(format!("return {number}").as_bytes(), "", ttls())
     }
 
-    /// Whether it has a place after it was run twice.
+    /// Returns whether it has a place after two runs.
     fn settles(residents: &Residents, program: &ProgramText) -> bool {
         assert!(residents.runner_of(program).is_some() && residents.runner_of(program).is_some());
         program.runs();
@@ -209,7 +210,7 @@ mod tests {
         let settled = programs.iter().filter(|it| settles(&residents, it)).count();
         assert_eq!((settled, residents.generation()), (2 * MAX_RESIDENTS, 2));
         assert_eq!(residents.places().shas.len(), MAX_RESIDENTS);
-        // Those of the second generation are there, those of the first no more.
+        // Programs of the second generation are there, those of the first are gone.
         let is_there = |at: usize| programs[at].place.is_kept_in(residents.generation());
         let there = [0, MAX_RESIDENTS, 2 * MAX_RESIDENTS].map(is_there);
         assert_eq!(there, [false, true, false]);

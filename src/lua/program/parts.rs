@@ -30,7 +30,7 @@ pub(super) fn statements(lua: &str) -> Vec<Statement> {
 pub(super) fn before(statements: &[Statement], last: &str) -> String {
     let mut known: HashSet<&str> = words(last).collect();
     let mut needed = Vec::new();
-    // Nothing can use a local name before its declaration, so statements after this one cannot become needed any more.
+    // Nothing can use a local name before its declaration, so in reverse order every use comes before the declaration.
     for statement in statements.iter().rev() {
         let is_wanted = |name: &String| known.contains(name.as_str());
         if statement.names.is_empty() || statement.names.iter().any(is_wanted) {
