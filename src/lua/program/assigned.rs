@@ -1,7 +1,7 @@
 //! Assignments to names that are globals in Redis, which refuses them.
 //!
-//! Such a name may be a parameter of a function around the script, and could be assigned to. So where a script assigns to it,
-//! it gets another name, which is no global: the master refuses that in the same words.
+//! Such a name may be a parameter of a function around the script, which a script could assign to. So where a script
+//! assigns to it, the name is replaced by one that is no global. The master refuses that in the same words.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,11 +12,11 @@ use super::scan::MAX_TEXT_BYTES;
 use crate::lua::lexer::{Token, placed_tokens};
 use crate::lua::step_budget::steps;
 
-/// What makes another name of one.
+/// Prefix that makes another name from such a name.
 const BEFORE: &[u8] = b"redlock_proxy_";
 
-/// Returns the text with these assignments to names that are no globals. A name that may be that of a local somewhere, or is
-/// assigned to along with others, stays as it is.
+/// Returns the text with the names in these assignments replaced by names that are no globals. A name stays as it is if
+/// it may be a local somewhere, or if it is assigned to along with others.
 pub(super) fn refused(text: &[u8]) -> Cow<'_, [u8]> {
     let tokens = Some(text).filter(|text| text.len() <= MAX_TEXT_BYTES).and_then(placed_tokens);
     let places = tokens.map(|tokens| places(text, &tokens)).unwrap_or_default();
@@ -33,7 +33,7 @@ pub(super) fn refused(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(renamed)
 }
 
-/// Where such names begin.
+/// Returns the positions of such names.
 fn places(text: &[u8], tokens: &[(Token<'_>, Range<usize>)]) -> Vec<usize> {
     let (mut assigned, mut locals, mut depth) = (Vec::new(), HashSet::new(), 0_usize);
     for (at, (token, place)) in tokens.iter().enumerate() {
@@ -51,11 +51,11 @@ fn places(text: &[u8], tokens: &[(Token<'_>, Range<usize>)]) -> Vec<usize> {
         let after = tokens.get(at + 1).map(|(token, _)| token);
         match before {
             b"local" | b"for" | b"function" => _ = locals.insert(*name),
-            // In a list of names, unless something of it is taken.
+            // In a list of names, unless it is followed by an index or field.
             b"," | b"(" if !matches!(after, Some(Token::Sign(b'.' | b'['))) => {
                 locals.insert(*name);
             }
-            // A field, of something or in a table.
+            // A field, of a value or in a table.
             b"." | b":" | b"," | b"(" | b"{" => {}
             b";" if depth > 0 => {}
             _ if after == Some(&Token::Sign(b'=')) => assigned.push((*name, place.start)),

@@ -1,14 +1,14 @@
-//! How the shim handles each command: by the command table, with exceptions listed here.
+//! Handlers of the shim for each command: by the command table, with exceptions listed here.
 
 use crate::catalogue::table;
 
-/// A handler as Lua has it; [`READ`] keeps no image.
+/// Lua expression for a handler. [`READ`] keeps no image.
 pub(super) type Handler = &'static str;
 
-/// The handler of commands that change nothing and answer the same on all masters.
+/// Handler of commands that change nothing and reply the same on all masters.
 pub(super) const READ: Handler = "read";
 
-/// Commands that are neither reads nor changes of their first key only.
+/// Commands that are neither reads nor changes of only their first key.
 const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["get"], "get"),
     (&["mget"], "mget"),
@@ -64,13 +64,13 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["flushall", "flushdb", "migrate", "move", "swapdb"], "refuse"),
 ];
 
-/// Whether a handler does no more than to read, and at most takes the tag off a lease. Keys that a script declares have
-/// none while it runs.
+/// Returns whether a handler only reads, and at most takes the tag off a lease. Declared keys of a script have no tags
+/// while it runs.
 pub(super) fn only_reads(handler: Handler) -> bool {
     [READ, "get", "mget", "strlen", "getrange", "strings(2, 2)", "strings(2, 3)"].contains(&handler)
 }
 
-/// What is done with the command of this name; `None`: there is no such command.
+/// Returns the handler of the command with this name; `None` if there is no such command.
 pub(super) fn handler(name: &str) -> Option<Handler> {
     let name = name.to_ascii_lowercase();
     let exception = EXCEPTIONS.iter().find(|(names, _)| names.contains(&&*name));
@@ -82,12 +82,12 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(if writes { "write" } else { READ })
 }
 
-/// Whether each master would decide by its own clock what this command does.
+/// Returns whether the effect of this command would depend on each master's own clock.
 pub fn is_by_clock(name: &str) -> bool {
     handler(name) == Some("by_clock")
 }
 
-/// The same on registers, where every key that is read counts as well.
+/// Returns the handler for registers, where every key that is read counts as well.
 pub(super) fn on_registers(name: &str, handler: Handler) -> Handler {
     let spec = table::lookup(name.as_bytes());
     let keys = spec.map(|spec| (spec.first_key, spec.last_key));
@@ -111,13 +111,13 @@ pub(super) fn on_registers(name: &str, handler: Handler) -> Handler {
     }
 }
 
-/// How a call of the one key of a program on registers is made by `cheap.lua`.
+/// Call of `cheap.lua` for the only key of a program on registers.
 pub(super) struct Cheap {
-    /// The function there.
+    /// Function in `cheap.lua`.
     pub(super) function: &'static str,
-    /// What it is given first, before the call itself, with a comma.
+    /// First argument, before those of the call itself, with a comma.
     pub(super) first: String,
-    /// How many words it has, with the name of the command; `None`: any number.
+    /// Required number of words, with the name of the command; `None` for any number.
     pub(super) words: Option<usize>,
 }
 
@@ -130,7 +130,7 @@ const GROWTH: [(&str, &[&str]); 5] = [
     ("h", &["hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx"]),
 ];
 
-/// The commands that write, and need memory for that or not.
+/// Returns the commands that write, and need memory for that or not.
 pub(super) fn writing(needs_memory: bool) -> String {
     let is_one = |spec: &&table::Spec| {
         spec.flags.contains(&"write") && spec.flags.contains(&"denyoom") == needs_memory
@@ -138,12 +138,12 @@ pub(super) fn writing(needs_memory: bool) -> String {
     table::all().iter().filter(is_one).map(|spec| spec.name).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether this command only adds to its one key, and its reply is the same in both protocols.
+/// Returns whether this command only adds to its one key, and its reply is the same in both protocols.
 pub fn adds(name: &str) -> bool {
     GROWTH.iter().any(|(what, names)| *what != "z" && names.contains(&name))
 }
 
-/// How `cheap.lua` makes a call of this command; `None`: not at all.
+/// Returns the call of `cheap.lua` for this command; `None` if there is none.
 pub(super) fn cheap(name: &str) -> Option<Cheap> {
     let name = name.to_ascii_lowercase();
     if let Some((what, _)) = GROWTH.iter().find(|(_, names)| names.contains(&&*name)) {
@@ -159,7 +159,7 @@ pub(super) fn cheap(name: &str) -> Option<Cheap> {
     Some(Cheap { function, first: first.to_owned(), words: Some(words) })
 }
 
-/// `rare.lua`, with what it has to know about every command; `of` is what a handler is where it is used.
+/// Returns `rare.lua` with the required lists of commands. `of` adapts each handler to the place where it is used.
 pub(super) fn rare(of: fn(&str, Handler) -> Handler) -> String {
     let handlers = EXCEPTIONS.iter().map(|(names, handler)| {
         let handler = of(names[0], handler);

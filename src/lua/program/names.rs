@@ -1,42 +1,42 @@
-//! The names in a script, whatever a reader of Lua makes of it: where rules hang on them, it must not matter
-//! whether ours and Redis's agree on what is a comment or a string.
+//! Names in a script, however a lexer of Lua reads it. Where rules depend on names, it must not matter whether the
+//! proxy's lexer and Redis's agree on what is a comment or a string.
 //!
-//! A name in Lua is never a part of a longer run of letters, digits and underscores. So all names are among
-//! those runs, and some words of comments and strings.
+//! A name in Lua is never a part of a longer run of letters, digits and underscores. So these runs include all names,
+//! and also some words of comments and strings.
 
 use std::collections::BTreeSet;
 
 use crate::lua::step_budget::steps;
 
-/// What a script gets in place of the real thing once it may be looking for it, in this order.
+/// Names for which a script gets replacements once it may refer to the real ones, in this order.
 pub(super) const GIVEN: &str = "redis,KEYS,ARGV,_G,load,loadstring,server,os,getmetatable,setmetatable,rawget,\
      rawset,next,pairs";
 
-/// The other globals of Redis 7.0. Masters let no script change them or what is in them.
+/// Other globals of Redis 7.0. Masters let no script change them or their fields.
 pub(super) const GLOBALS: &str = "_VERSION assert bit cjson cmsgpack collectgarbage coroutine error gcinfo \
      ipairs math pcall rawequal select string struct table tonumber tostring type unpack xpcall";
 
-/// Whether a script may get something of ours under this name.
+/// Returns whether a script may get a replacement under this name.
 pub(super) fn is_given(name: &[u8]) -> bool {
     GIVEN.split(',').any(|given| given.as_bytes() == name)
 }
 
-/// Whether there is a name through which a script could find the real `redis`, or change what others use.
+/// Returns whether there is a name through which a script could find the real `redis`, or change what others use.
 pub(super) fn lead_to_globals(text: &[u8]) -> bool {
     words(text).any(|word| LEADING.contains(&word))
 }
 
-/// Whether the script could give a table a metatable.
+/// Returns whether the script could give a table a metatable.
 pub(super) fn set_metatables(text: &[u8]) -> bool {
     words(text).any(|word| MAKING.contains(&word))
 }
 
-/// Whether the script could change what becomes of all replies or effects that follow.
+/// Returns whether the script could change how all later replies or effects are treated.
 pub(super) fn change_what_follows(text: &[u8]) -> bool {
     words(text).any(|word| LASTING.contains(&word))
 }
 
-/// The names that Redis 7.0 has no global for, each once, with blanks between them.
+/// Returns the names that are no globals in Redis 7.0, without duplicates and separated by blanks.
 pub(super) fn unknown(text: &[u8]) -> String {
     let is_known = |word: &str| {
         let given = GIVEN.split(',').chain(GLOBALS.split(' '));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a text makes Lua read as a global is among its words.
+        /// Every global that Lua reads is among the words of the text.
         #[test]
         fn every_global_that_lua_reads_is_found(
             text in r#"(foo|bar|1|0x|e|\.|\.\.|=|==|\[|\]|\[\[|\]\]|--|'|"|\\|\n| |;|,|return |local |\(|\)|\+|-|:|é){1,14}"#

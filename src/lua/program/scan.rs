@@ -1,4 +1,4 @@
-//! What can be said about a script without running it: which commands it names, and where.
+//! Analysis of a script without running it: the commands that it names, and their positions.
 
 mod declared;
 mod library;
@@ -11,60 +11,61 @@ use crate::catalogue::table;
 use crate::lua::lexer::{Token, Word, placed_tokens};
 use crate::lua::step_budget::steps;
 
-/// See the module.
+/// Result of the analysis.
 #[derive(Debug, Default)]
 pub(super) struct Scan<'a> {
-    /// The commands it calls, in its own spelling.
+    /// Commands that it calls, in its own spelling.
     pub(super) handlers: BTreeMap<String, Handler>,
-    /// Those of them that some call in the script has to go through.
+    /// Commands for which some call in the script must go through a handler.
     pub(super) careful: BTreeMap<String, Handler>,
-    /// Functions of `cheap.lua` that make some of these calls, if they are of the one key of a program.
+    /// Functions of `cheap.lua` for some of these calls, if they are of the only key of a program.
     pub(super) cheap: BTreeSet<&'static str>,
-    /// Others are not made so.
+    /// Whether other calls have no such function.
     pub(super) has_others: bool,
-    /// It may call commands that are not among those.
+    /// Whether it may call other commands.
     pub(super) is_dynamic: bool,
-    /// It may use random numbers.
+    /// Whether it may use random numbers.
     pub(super) draws: bool,
-    /// It may use `cjson`, or what is set there.
+    /// Whether it may use `cjson`, or set its fields.
     pub(super) uses_json: bool,
-    /// It may use keys that it does not declare, after it has written to others.
+    /// Whether it may use undeclared keys after it has written to others.
     pub(super) makes_up_keys: bool,
-    /// It uses a name through which it could find the real `redis`.
+    /// Whether it uses a name through which it could find the real `redis`.
     pub(super) sees_globals: bool,
-    /// `select` is Lua's own all over the script.
+    /// Whether `select` is Lua's own in the whole script.
     select_is_lua: bool,
-    /// What has to stand in other places than the script has it.
+    /// Replacements in the text.
     edits: Vec<Edit>,
-    /// Places of the names of locals that are set to elements of `KEYS`.
+    /// Positions of the names of locals that are set to elements of `KEYS`.
     locals: HashSet<usize>,
-    /// Places of the `KEYS` that those are set to.
+    /// Positions of the `KEYS` that those are set to.
     keys_of_locals: HashSet<usize>,
-    /// It does more with `KEYS` than to read elements of it: who knows what is in it.
+    /// Whether it does more with `KEYS` than read its elements, so that its content is unknown.
     has_other_keys: bool,
-    /// The same of `ARGV`.
+    /// The equivalent for `ARGV`.
     pub(super) has_other_arguments: bool,
-    /// What the table of its keys is called: `KEYS`, in a library the first parameter of its functions.
+    /// Name of the table of its keys: `KEYS`, or in a library the first parameter of its functions.
     keys: &'a [u8],
-    /// Where those parameters are.
+    /// Positions of those parameters.
     parameters: HashSet<usize>,
     tokens: Vec<(Token<'a>, Range<usize>)>,
-    /// For each token that opens a parenthesis, the one that closes it.
+    /// Closing parenthesis for each token that opens one.
     closing: Vec<Option<usize>>,
     text: &'a [u8],
 }
 
-/// A longer text is not read: any master can run it without, and its length alone says nothing about what it calls.
-/// The longest scripts of libraries, those of BullMQ with all that they include, have some 30 kB.
+/// Maximum length of a text to read. A longer one runs on any master without this analysis, and its length alone shows
+/// nothing about its calls. The longest scripts of libraries, those of BullMQ with all that they include, have some 30
+/// kB.
 pub(super) const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 impl<'a> Scan<'a> {
-    /// Looks at `text`, in time linear in its length. Of a text that cannot be read the worst is supposed.
+    /// Analyses `text`, in time linear in its length. For a text that cannot be read, it assumes the worst.
     pub(super) fn of(text: &'a [u8]) -> Self {
         Self::of_text(text, |scan| scan.keys = b"KEYS")
     }
 
-    /// Looks at the text of a library.
+    /// Analyses the text of a library.
     pub(super) fn of_library(text: &'a [u8]) -> Self {
         Self::of_text(text, |scan| (scan.keys, scan.parameters) = library::parameters(scan))
     }
@@ -101,10 +102,12 @@ impl<'a> Scan<'a> {
         scan
     }
 
-    /// The text with every `return redis.call(...)` as `return (redis.call(...))`: Lua forgets who has
-    /// made a tail call, and then it could not be said in which line it has failed. `load` likewise. If it names all its
-    /// commands, `redis.call('set'` is `careful.set(redis.call,'set'`, and reads stay as they are. With `is_cheap`,
-    /// calls that are often of one key go through functions for that. Numbers that commands are given are words then.
+    /// Returns the text with every `return redis.call(...)` as `return (redis.call(...))`. Lua forgets the caller of a
+    /// tail call, so an error could not name the line that failed. `load` gets the same treatment.
+    ///
+    /// If the script names all its commands, `redis.call('set'` becomes `careful.set(redis.call,'set'`, and reads stay
+    /// as they are. With `is_cheap`, calls that are often of one key go through functions for that. Numbers among the
+    /// arguments then become strings.
     pub(super) fn rewritten(&self, text: &[u8], is_cheap: bool) -> Vec<u8> {
         let mut edits: Vec<&Edit> = self.edits.iter().collect();
         edits.retain(|edit| edit.place.is_empty() || !self.is_dynamic);
@@ -129,7 +132,7 @@ impl<'a> Scan<'a> {
             }
             Some(Token::Name(b"math")) => self.draws = true,
             Some(Token::Name(b"cjson")) => self.uses_json = true,
-            // Ours, in a script that names all its commands.
+            // A name of the proxy, in a script that names all its commands.
             Some(Token::Name(name)) if name.starts_with(b"careful") => self.is_dynamic = true,
             Some(Token::Name(b"redis")) => match self.called_command(at) {
                 Called::Named(name) => self.names(at, name),
@@ -146,7 +149,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// It calls this command, with `redis` at `at`.
+    /// Records a call of this command, with `redis` at `at`.
     fn names(&mut self, at: usize, name: String) {
         let Some(handler) = handler(&name) else {
             self.is_dynamic = true;
@@ -173,7 +176,8 @@ impl<'a> Scan<'a> {
         self.spell_numbers(at + 3);
     }
 
-    /// Makes words of the numbers among the arguments of a call. Masters make a word of each number, by `printf`, each time.
+    /// Replaces numbers among the arguments of a call by strings. Otherwise masters format each number with `printf` on
+    /// every call.
     fn spell_numbers(&mut self, open: usize) {
         for (start, end) in self.arguments(open).unwrap_or_default() {
             let is_negative = start + 1 == end
@@ -190,8 +194,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Whether a read, whose arguments begin at the parenthesis `open`, can touch no key but one that was declared: the
-    /// proxy has looked at those.
+    /// Returns whether a read, whose arguments begin at the parenthesis `open`, can only touch a declared key. The
+    /// proxy has checked those.
     fn reads_declared_key(&self, open: usize, name: &str) -> bool {
         let Some(spec) = table::lookup(name.as_bytes()) else { return false };
         match (spec.first_key, spec.last_key) {
@@ -204,7 +208,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// `, KEYS[1]`, and the end of the argument.
+    /// Returns whether `, KEYS[1]` and the end of the argument follow.
     fn is_declared(&self, comma: usize) -> bool {
         let is_sign = |at, sign| matches!(self.token(at), Some(Token::Sign(it)) if *it == sign);
         is_sign(comma, b',')
@@ -215,8 +219,8 @@ impl<'a> Scan<'a> {
             && (is_sign(comma + 5, b',') || is_sign(comma + 5, b')'))
     }
 
-    /// Whether the table that is named at `at`, `KEYS` or `ARGV`, may be written to there, handed on or replaced. An element
-    /// in a list may be one that is assigned to, unless it is the first argument of a command.
+    /// Returns whether the table named at `at`, `KEYS` or `ARGV`, may be written to there, passed on or replaced. An
+    /// element in a list may be assigned to, unless it is the first argument of a command.
     fn may_change(&self, at: usize) -> bool {
         if self.parameters.contains(&at) {
             return false;
@@ -241,8 +245,8 @@ impl<'a> Scan<'a> {
         !is_element || may_be_set && !self.is_argument(at)
     }
 
-    /// Whether the call has this many words between its parentheses, of which the first is at `open`. What the last one
-    /// is worth is not known if it is a call.
+    /// Returns whether the call has this many words between its parentheses, the first of which is at `open`. If the
+    /// last one is a call, its number of values is unknown.
     fn has_words(&self, open: usize, words: usize) -> bool {
         let Some(arguments) = self.arguments(open) else { return false };
         let Some((_, end)) = arguments.last() else { return false };
@@ -255,7 +259,7 @@ impl<'a> Scan<'a> {
         self.edits.push(Edit { place, text: text.into(), cheap: None });
     }
 
-    /// What `redis`, the token at `at`, is used for.
+    /// Returns how the `redis` at `at` is used.
     fn called_command(&self, at: usize) -> Called {
         if at > 0 && matches!(self.token(at - 1), Some(Token::Sign(b'.' | b':'))) {
             return Called::Unknown;
@@ -275,13 +279,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The call that is returned here, if there is one and nothing else, and what makes it no tail call.
+    /// Returns the call that is returned here, if nothing else is, and the text that keeps it from being a tail call.
     fn tail_call(&self, at: usize) -> Option<(Range<usize>, &'static str)> {
         let (open, before) = match (self.token(at), self.token(at + 1), self.token(at + 2)) {
             (Some(Token::Name(b"redis")), Some(Token::Sign(b'.')), Some(Token::Name(b"call"))) => {
                 (at + 3, "(")
             }
-            // These are ours, of Lua and not of C as in Redis, and some answer two values.
+            // These are functions of the proxy, in Lua and not in C as in Redis, and some return two values.
             (Some(Token::Name(b"load" | b"loadstring")), ..) if self.select_is_lua => {
                 (at + 1, "select(1,")
             }
@@ -299,7 +303,7 @@ impl<'a> Scan<'a> {
         ends.then(|| (self.place(at).start..self.place(close).end, before))
     }
 
-    /// Whether `select` is only called, and no function of the script.
+    /// Returns whether the script only calls `select`, and does not define it as a function.
     fn has_select(&self) -> bool {
         (0..self.tokens.len()).filter(|at| self.token(*at) == Some(&Token::Name(b"select"))).all(
             |at| {
@@ -309,7 +313,7 @@ impl<'a> Scan<'a> {
         )
     }
 
-    /// Whether the token at `at` names the table of its keys.
+    /// Returns whether the token at `at` names the table of its keys.
     fn is_keys(&self, at: usize) -> bool {
         matches!(self.token(at), Some(Token::Name(name)) if *name == self.keys)
     }
@@ -324,7 +328,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// For each token that opens a parenthesis, the one that closes it.
+/// Returns the closing parenthesis for each token that opens one.
 fn closing(tokens: &[(Token<'_>, Range<usize>)]) -> Vec<Option<usize>> {
     let (mut open, mut closing) = (Vec::new(), vec![None; tokens.len()]);
     for (at, (token, _)) in tokens.iter().enumerate() {
@@ -342,25 +346,25 @@ fn closing(tokens: &[(Token<'_>, Range<usize>)]) -> Vec<Option<usize>> {
     closing
 }
 
-/// In how many tokens the end of `KEYS[...]` is looked for.
+/// Maximum tokens in which to find the end of `KEYS[...]`.
 const LONGEST_INDEX: usize = 16;
 
-/// What comes into the place of a part of the script.
+/// Replacement of a part of the script.
 #[derive(Debug)]
 struct Edit {
     place: Range<usize>,
     text: String,
-    /// The same for a script that is mostly about one key.
+    /// Replacement in a script that is mostly about one key.
     cheap: Option<String>,
 }
 
-/// What a script does with `redis`.
+/// Use of `redis` in a script.
 enum Called {
-    /// Calls the command of this name.
+    /// Call of the command with this name.
     Named(String),
-    /// Uses something that runs no command.
+    /// Use of a function that runs no command.
     Harmless,
-    /// Calls a command whose name is not written there, or hands `redis` on.
+    /// Call of a command whose name is not in the text, or use of `redis` as a value.
     Unknown,
 }
 
@@ -422,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Names that only the proxy may use are looked for in all others.
+    /// All other calls are checked for names that only the proxy may use.
     #[test]
     fn reads_of_declared_keys_stay_as_they_are() {
         let is_bare = |text: &str| {

@@ -1,18 +1,18 @@
-//! The first line of a script that names its engine and flags: `#!lua flags=no-writes,allow-stale`.
+//! First line of a script that names its engine and flags: `#!lua flags=no-writes,allow-stale`.
 //!
-//! Redis reads it itself when the wrapped script is loaded; here it is found out, in Redis's words,
-//! what it would refuse (`script.c`, `evalExtractShebangFlags`).
+//! Redis reads it itself when the wrapped script is loaded. This module finds what Redis would refuse, and answers in
+//! the same words (`script.c`, `evalExtractShebangFlags`).
 
 use crate::resp::reply::Reply;
 
-/// The flags that Redis 7.0 knows.
+/// Flags that Redis 7.0 knows.
 pub(in crate::lua) const FLAGS: [&str; 5] =
     ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
-/// The shebang, empty if there is none, and the rest, which begins with the line feed after it.
+/// Returns the shebang, empty if there is none, and the rest, which begins with the line feed after it.
 ///
 /// # Errors
-/// What Redis answers when it does not know the engine, an option or a flag.
+/// Returns Redis's error reply if the engine, an option or a flag is unknown.
 pub fn split_shebang(text: &[u8]) -> Result<(&[u8], &[u8]), Reply> {
     if !text.starts_with(b"#!") {
         return Ok((b"", text));
@@ -24,7 +24,7 @@ pub fn split_shebang(text: &[u8]) -> Result<(&[u8], &[u8]), Reply> {
     Ok((line, rest))
 }
 
-/// The flags in a shebang that has been [split off](split_shebang), as bits; `None` if there is no shebang.
+/// Returns the flags in a shebang that has been [split off](split_shebang), as bits; `None` if there is no shebang.
 pub(super) fn bits(shebang: &[u8]) -> Option<usize> {
     let words = shebang.split(|byte| byte.is_ascii_whitespace() || *byte == b'=' || *byte == b',');
     let words: Vec<_> = words.collect();
@@ -33,12 +33,12 @@ pub(super) fn bits(shebang: &[u8]) -> Option<usize> {
     (!shebang.is_empty()).then_some(bits)
 }
 
-/// Whether a shebang forbids to change anything.
+/// Returns whether a shebang forbids all changes.
 pub(in crate::lua) fn is_read_only(shebang: &[u8]) -> bool {
     bits(shebang).is_some_and(|bits| bits & 1 == 1)
 }
 
-/// The shebang with these flags.
+/// Returns the shebang with these flags.
 pub(in crate::lua) fn spelled(bits: usize) -> String {
     let flags: Vec<_> =
         (0..FLAGS.len()).filter(|at| bits >> at & 1 == 1).map(|at| FLAGS[at]).collect();

@@ -1,4 +1,4 @@
-//! Whether a script can use keys that it does not declare, as far as its text tells.
+//! Whether a script can use undeclared keys, as far as its text shows.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use crate::catalogue::table;
 use crate::lua::step_budget::steps;
 
 impl Scan<'_> {
-    /// Whether some key that a command is called with is something else than an element of `KEYS`, or a local that stands
+    /// Returns whether some command is called with a key that is neither an element of `KEYS`, nor a local that stands
     /// for one.
     pub(super) fn may_make_up_keys(&self) -> bool {
         if self.is_dynamic || self.has_other_keys {
@@ -18,7 +18,7 @@ impl Scan<'_> {
         (0..self.tokens.len()).filter(is_call).any(|at| self.calls_with_other(at, &stands_for))
     }
 
-    /// Whether the call with `redis` at `at` may have another key.
+    /// Returns whether the call with `redis` at `at` may have another key.
     fn calls_with_other(&self, at: usize, stands_for: &HashSet<&[u8]>) -> bool {
         let runs = matches!(self.token(at + 2), Some(Token::Name(b"call" | b"pcall")));
         let Some(Token::Text(name)) = self.token(at + 4).filter(|_| runs) else { return false };
@@ -41,8 +41,8 @@ impl Scan<'_> {
         !keys.all(|key| arguments.get(key).is_some_and(|it| self.is_of_keys(it, stands_for)))
     }
 
-    /// The arguments of a call with its parenthesis at `open`: first and last token of each. Nothing is said of a call
-    /// that is not closed, or too long.
+    /// Returns the arguments of a call with its parenthesis at `open`: first and last token of each. `None` if the call
+    /// is not closed, or too long.
     pub(super) fn arguments(&self, open: usize) -> Option<Vec<(usize, usize)>> {
         let close = self.closing.get(open).copied().flatten()?;
         if close - open > LONGEST_CALL {
@@ -64,12 +64,12 @@ impl Scan<'_> {
         Some(arguments)
     }
 
-    /// Whether an argument may stand for several: a call, or `...`.
+    /// Returns whether an argument may stand for several: a call, or `...`.
     fn may_be_many(&self, argument: Option<&(usize, usize)>) -> bool {
         argument.is_none_or(|(_, end)| matches!(self.text[self.place(*end)], [b')' | b'.' | b'}']))
     }
 
-    /// Whether these tokens are `KEYS[...]`, or a name that stands for that.
+    /// Returns whether these tokens are `KEYS[...]`, or a name that stands for that.
     fn is_of_keys(&self, (start, end): &(usize, usize), stands_for: &HashSet<&[u8]>) -> bool {
         match self.token(*start) {
             Some(Token::Name(name)) if *name == self.keys => {
@@ -80,7 +80,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The bracket that closes `KEYS[...]` at `at`.
+    /// Returns the bracket that closes `KEYS[...]` at `at`.
     fn end_of_element(&self, at: usize) -> Option<usize> {
         let mut depth = 0_usize;
         for place in at + 1..=at + LONGEST_INDEX {
@@ -97,14 +97,15 @@ impl Scan<'_> {
         None
     }
 
-    /// Names that are set once, by `local name = KEYS[...]`, and stand for that wherever they are seen.
+    /// Returns names that are set once, by `local name = KEYS[...]`, and stand for that everywhere.
     fn stand_for_keys(&self) -> HashSet<&[u8]> {
         let names: HashSet<&[u8]> = self.locals.iter().map(|name| self.text(*name)).collect();
         let times = self.times_set(&names);
         names.into_iter().filter(|name| times.get(name) == Some(&1)).collect()
     }
 
-    /// The names of every `local name, ... = KEYS[...], ...`, and the `KEYS` that they are set to, by their places.
+    /// Returns the names of every `local name, ... = KEYS[...], ...`, and the `KEYS` that they are set to, by their
+    /// positions.
     pub(super) fn locals_of_keys(&self) -> (HashSet<usize>, HashSet<usize>) {
         let is_local = |at: &usize| self.token(*at) == Some(&Token::Word(Word::Local));
         (0..self.tokens.len()).filter(is_local).flat_map(|at| self.set_to_keys(at + 1)).unzip()
@@ -118,7 +119,7 @@ impl Scan<'_> {
         }
         let mut set = Vec::new();
         for name in names {
-            // Behind the names, and then behind each element.
+            // After the names, and then after each element.
             let separator = if set.is_empty() { b'=' } else { b',' };
             let is_name = matches!(self.token(name), Some(Token::Name(_)));
             let is_element =
@@ -132,7 +133,8 @@ impl Scan<'_> {
         if self.is_over(at) { set } else { Vec::new() }
     }
 
-    /// Whether what stands at `at` is an argument of a call, or in parentheses otherwise: nothing can be assigned to it.
+    /// Returns whether the token at `at` is an argument of a call, or otherwise in parentheses, so that nothing can be
+    /// assigned to it.
     pub(super) fn is_argument(&self, at: usize) -> bool {
         let mut depth = 0_usize;
         for before in (at.saturating_sub(FARTHEST_PARENTHESIS)..at).rev() {
@@ -154,7 +156,7 @@ impl Scan<'_> {
         &self.text[self.place(at)]
     }
 
-    /// Whether an expression does not go on at this token.
+    /// Returns whether an expression ends before this token.
     fn is_over(&self, at: usize) -> bool {
         match self.token(at) {
             None | Some(Token::Name(_) | Token::Sign(b';')) => true,
@@ -170,8 +172,8 @@ impl Scan<'_> {
         })
     }
 
-    /// How often each of these names is given a value, by a local, an assignment, a loop or a function: twice, as soon as
-    /// that cannot be counted.
+    /// Returns how often each of these names is set, by a local, an assignment, a loop or a function. A name counts
+    /// twice if that cannot be determined.
     fn times_set<'a>(&'a self, names: &HashSet<&[u8]>) -> HashMap<&'a [u8], usize> {
         let (mut depth, mut in_head) = (0_usize, false);
         let mut times = HashMap::new();
@@ -195,7 +197,7 @@ impl Scan<'_> {
         times
     }
 
-    /// How often the name at `at` is given a value there.
+    /// Returns how often the name at `at` is set there.
     fn sets(&self, at: usize, in_head: bool, depth: usize) -> usize {
         let is_listed = depth == 0 && self.token(at + 1) == Some(&Token::Sign(b','));
         if self.locals.contains(&at) {
@@ -209,10 +211,10 @@ impl Scan<'_> {
     }
 }
 
-/// In how many tokens the parenthesis around an argument is looked for.
+/// Maximum tokens in which to find the parenthesis around an argument.
 const FARTHEST_PARENTHESIS: usize = 64;
 
-/// Maximum tokens of a call whose arguments are looked at. Calls can stand in the arguments of others.
+/// Maximum tokens of a call whose arguments are read. Calls can be nested in the arguments of others.
 const LONGEST_CALL: usize = 512;
 
 #[cfg(test)]

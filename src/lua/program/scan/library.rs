@@ -1,11 +1,11 @@
-//! What a library calls its keys: the first parameter of the functions that it registers.
+//! Name of the keys in a library: the first parameter of the functions that it registers.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Scan, Token, Word};
 
-/// The places of the first parameters of all functions that are certainly called by `FCALL` alone, and their name, if it
-/// is the same for all.
+/// Returns the name of the first parameter of all functions that are certainly called by `FCALL` alone, if it is the
+/// same for all, and its positions.
 pub(super) fn parameters<'a>(scan: &Scan<'a>) -> (&'a [u8], HashSet<usize>) {
     let times = times(scan);
     let parameters = (0..scan.tokens.len()).filter_map(|at| {
@@ -21,7 +21,7 @@ pub(super) fn parameters<'a>(scan: &Scan<'a>) -> (&'a [u8], HashSet<usize>) {
     (first, places.into_iter().filter(|place| name(place) == first).collect())
 }
 
-/// How often each name stands in the text, and where it does last.
+/// Returns how often each name occurs in the text, and its last position.
 fn times<'a>(scan: &Scan<'a>) -> HashMap<&'a [u8], (usize, usize)> {
     let mut times: HashMap<_, (usize, usize)> = HashMap::new();
     for at in 0..scan.tokens.len() {
@@ -33,12 +33,13 @@ fn times<'a>(scan: &Scan<'a>) -> HashMap<&'a [u8], (usize, usize)> {
     times
 }
 
-/// Whether a function that is registered where it stands begins at `at`.
+/// Returns whether a function that is registered in place begins at `at`.
 fn is_inline(scan: &Scan<'_>, at: usize) -> bool {
     is_function(scan, at) && is_registered(scan, at)
 }
 
-/// Whether `local function name` begins at `at`, and that name stands once more in the text: where it is registered.
+/// Returns whether `local function name` begins at `at`, and that name occurs once more in the text: where it is
+/// registered.
 fn is_named(scan: &Scan<'_>, at: usize, times: &HashMap<&[u8], (usize, usize)>) -> bool {
     let is_local = at > 0 && scan.token(at - 1) == Some(&Token::Word(Word::Local));
     let Some(Token::Name(name)) = scan.token(at + 1).filter(|_| is_local && is_function(scan, at))
@@ -51,13 +52,14 @@ fn is_named(scan: &Scan<'_>, at: usize, times: &HashMap<&[u8], (usize, usize)>) 
     times.get(name).is_some_and(is_other)
 }
 
-/// Whether more is done with what stands at `at` than to hand it on.
+/// Returns whether the value at `at` is used for more than being passed on.
 fn is_called(scan: &Scan<'_>, at: usize) -> bool {
     let next = scan.tokens.get(at + 1).map(|(_, place)| &scan.text[place.clone()]);
     !matches!(next, Some(b")" | b"," | b"}"))
 }
 
-/// `redis.register_function('...', ` or, inside of `redis.register_function{`, `callback = ` before `at`.
+/// Returns whether `redis.register_function('...', ` or, inside of `redis.register_function{`, `callback = ` comes
+/// before `at`.
 fn is_registered(scan: &Scan<'_>, at: usize) -> bool {
     let before = |tokens: usize| at.checked_sub(tokens);
     let token = |tokens: usize| before(tokens).and_then(|place| scan.token(place));
@@ -79,7 +81,7 @@ fn is_registered(scan: &Scan<'_>, at: usize) -> bool {
         })
 }
 
-/// The brace around `at`, if there are only fields without braces and functions before it.
+/// Returns the brace around `at`, if there are only fields without braces and functions before it.
 fn opening_brace(scan: &Scan<'_>, at: usize) -> Option<usize> {
     let texts = (at.saturating_sub(FARTHEST_BRACE)..at).rev();
     let brace = texts
@@ -88,7 +90,7 @@ fn opening_brace(scan: &Scan<'_>, at: usize) -> Option<usize> {
     brace.filter(|(_, text)| *text == b"{").map(|(place, _)| place)
 }
 
-/// Whether this is the last of `redis.register_function`.
+/// Returns whether this is the last token of `redis.register_function`.
 fn is_register_function(scan: &Scan<'_>, at: usize) -> bool {
     at >= 2
         && scan.token(at) == Some(&Token::Name(b"register_function"))
@@ -101,13 +103,13 @@ fn is_function(scan: &Scan<'_>, at: usize) -> bool {
     scan.token(at) == Some(&Token::Foreign) && scan.text[scan.place(at)] == *b"function"
 }
 
-/// The place of the first parameter of the function at `at`.
+/// Returns the position of the first parameter of the function at `at`.
 fn first_parameter(scan: &Scan<'_>, at: usize) -> Option<usize> {
     let open = (at + 1..at + 3).find(|place| scan.token(*place) == Some(&Token::Sign(b'(')))?;
     matches!(scan.token(open + 1), Some(Token::Name(_))).then_some(open + 1)
 }
 
-/// In how many tokens the brace around a field is looked for.
+/// Maximum tokens in which to find the brace around a field.
 const FARTHEST_BRACE: usize = 64;
 
 #[cfg(test)]
