@@ -1,27 +1,25 @@
-//! Any script, wrapped so that the masters can vote on what it does.
+//! Scripts of clients, wrapped so that the masters can vote on their effects.
 //!
-//! The client's text becomes a function of its own, followed by ours, which calls it. It keeps its line
-//! numbers because nothing but the head of that function comes before it, on the same line; it cannot
-//! see our names because all but one are declared after it.
+//! The client's text becomes a function of its own. The proxy's Lua follows it and calls it. The text keeps its line
+//! numbers, because only the head of that function comes before it, on the same line. It cannot see the proxy's names,
+//! because all but one are declared after it.
 //!
-//! A script that names all its commands, as lock scripts do, reads as if we were not there, and its other
-//! calls go to functions of ours. Any other script is given another `redis` table. A master makes every
-//! function and table of a program anew each time it runs it, and that costs it more than the script
-//! does: nothing is made before it is needed, and a program has only what its script can need.
+//! A script that names all its commands, as lock scripts do, reads without going through the proxy's Lua, and its other
+//! calls go to functions of the proxy. Any other script gets another `redis` table. A master creates every function and
+//! table of a program anew for each run, and that costs it more than the script does. So nothing is created before it
+//! is needed, and a program has only what its script can need.
 //!
-//! * `head.lua` takes what the proxy has added to the arguments;
-//! * `shim.lua` keeps images of what is about to change and holds messages back, `ttl.lua` pads times to
-//!   live, `chance.lua` and `streams.lua` do alike what each master would do by its own dice and clock,
-//!   `hidden.lua` and `completes.lua` hide what only the proxy may use, `rare.lua` knows unusual commands;
-//! * `redis.lua` is the other `redis`, and `globals.lua` the list of all other globals, for a script that could
-//!   find the real one: both are parameters of a function around it, so that it shares no variable with us;
-//! * `guard.lua` keeps the script to the rules of a user who may not do everything, and `known.lua` away from
-//!   globals that nobody knows;
+//! * `head.lua` reads what the proxy has added to the arguments;
+//! * `shim.lua` keeps images of what is about to change and holds messages back, `ttl.lua` pads times to live,
+//!   `chance.lua` and `streams.lua` do alike on every master what would depend on its own random numbers and clock,
+//!   `hidden.lua` and `completes.lua` hide what only the proxy may use, `rare.lua` handles unusual commands;
+//! * `redis.lua` is the other `redis`, and `globals.lua` the list of all other globals, for a script that could find
+//!   the real one: both are parameters of a function around it, so that it shares no variable with the proxy's Lua;
+//! * `guard.lua` restricts the script to the rules of a user, and `known.lua` keeps it away from unknown globals;
 //! * `tags.lua` takes the tags off the leases among its keys, and `tags_back.lua` puts them back;
-//! * `run.lua` calls the script and gathers what it did, `together.lua` and `each.lua` do so for several calls of one script,
-//!   `explain.lua` says why it failed, and `harmless.lua`
-//!   takes out of its reply what could end a master;
-//! * `library.lua` is the `redis` of a library, and calls the function that is wanted of it;
+//! * `run.lua` calls the script and gathers its effects, `together.lua` and `each.lua` do so for several calls of one
+//!   script, `explain.lua` says why it failed, and `harmless.lua` removes from its reply what could crash a master;
+//! * `library.lua` is the `redis` of a library, and calls the requested function;
 //! * `transaction.lua` is the script of a `MULTI`.
 
 mod assigned;
@@ -53,84 +51,84 @@ pub(super) use place::Place;
 use scan::Scan;
 pub use shebang::split_shebang;
 
-/// A text as masters get it.
+/// Text that masters run.
 #[derive(Debug)]
 pub struct ProgramText {
-    /// The whole text.
+    /// Whole text.
     pub text: Vec<u8>,
-    /// Its SHA1, in hex.
+    /// SHA1 of the text, in hex.
     pub sha: String,
-    /// The SHA1 of the client's script, or what it is instead.
+    /// SHA1 of the client's script, or a label if there is none.
     name: Box<str>,
-    /// How long the shebang at its beginning is.
+    /// Length of the shebang at the beginning of the text.
     shebang: usize,
-    /// Whether the client's script forbids to change anything by its shebang.
+    /// Whether the shebang of the client's script forbids all changes.
     is_read_only: bool,
     /// Whether masters keep it.
     pub(super) place: Place,
-    /// What runs several calls of it at once.
+    /// Program that runs several calls of it at once.
     together: Together,
 }
 
-/// Several calls at once of one script, if they can be.
+/// Program for several calls of one script at once, if the script allows that.
 #[derive(Debug, Default)]
 struct Together {
-    /// What it is made of: the client's script.
+    /// Client's script that the program is generated from.
     script: Option<(Box<[u8]>, Ttls)>,
     made: OnceLock<Arc<ProgramText>>,
 }
 
-/// What is done about times to live.
+/// Rules for times to live.
 #[derive(Clone, Copy, Debug)]
 pub struct Ttls {
-    /// How much longer masters keep a key.
+    /// Extra time for which masters keep a key.
     pub pad: Pad,
-    /// The longest that a script may ask for (`--max-ttl`).
+    /// Maximum time to live that a script may ask for (`--max-ttl`).
     pub longest: Option<Duration>,
 }
 
-/// A function of a library, as it is called.
+/// Function of a library, as it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfLibrary {
-    /// Its name: letters, digits and underscores only.
+    /// Name: letters, digits and underscores only.
     pub name: String,
-    /// Its flags, as bits in the order in which Redis lists them.
+    /// Flags, as bits in the order in which Redis lists them.
     pub flags: usize,
 }
 
 impl OfLibrary {
-    /// What `explain.lua` takes for the name of a function.
+    /// Returns its label, which `explain.lua` recognises as the name of a function.
     pub fn label(&self) -> String {
         format!("@{}", self.name)
     }
 
-    /// Whether it says that it changes nothing.
+    /// Returns whether it declares that it changes nothing.
     pub fn is_read_only(&self) -> bool {
         self.flags & 1 == 1
     }
 }
 
-/// A text that is run in a transaction.
+/// Script that is run in a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramPart<'a> {
-    /// Without its shebang.
+    /// Text without its shebang.
     pub code: &'a [u8],
-    /// The function that is called, if it is a library.
+    /// Function to call, if it is a library.
     pub function: Option<&'a OfLibrary>,
 }
 
 impl ProgramText {
-    /// The client's script `text`, whose SHA1 is `sha`.
+    /// Wraps the client's script `text`, whose SHA1 is `sha`.
     pub fn wrap(text: &[u8], sha: &str, ttls: Ttls) -> Self {
         Self::wrap_in(text, sha, ttls, None, false)
     }
 
-    /// The same for a script that is run read-only: all its calls are looked at.
+    /// Like [`Self::wrap`], for a script that is run read-only: all its calls are checked.
     pub fn wrap_reading(text: &[u8], sha: &str, ttls: Ttls) -> Self {
         Self::wrap_in(text, sha, ttls, None, true)
     }
 
-    /// The same, kept to the rules of a user. What it calls is decided while it runs, by another `redis`.
+    /// Like [`Self::wrap`], restricted to the rules of a user. Another `redis` checks the calls at run time.
     pub fn wrap_guarded(text: &[u8], sha: &str, ttls: Ttls, guard: Option<&Guard>) -> Self {
         Self::wrap_in(text, sha, ttls, guard, guard.is_some())
     }
@@ -142,7 +140,7 @@ impl ProgramText {
         guard: Option<&Guard>,
         is_looked_at: bool,
     ) -> Self {
-        // A wrong shebang has been refused when the script was loaded.
+        // An invalid shebang was refused when the script was loaded.
         let (shebang, script) = split_shebang(text).unwrap_or((b"", text));
         let script = &*assigned::refused(script);
         let mut scan = Scan::of(script);
@@ -160,7 +158,7 @@ impl ProgramText {
             disarms: names::set_metatables(script),
             lines: line_feeds(text) + 1,
         };
-        // Masters note a promise where something has ended for the script: it is kept from writing by what is around it.
+        // Masters note a promise if something has ended for the script. The Lua around it keeps it from writing.
         let sent = if is_read_only { b"" } else { shebang };
         let can_be_together = shebang.is_empty()
             && !scan.cheap.is_empty()
@@ -174,12 +172,13 @@ impl ProgramText {
         Self { is_read_only, together, ..wrapped.program(sent, script, &scan, sha, ttls) }
     }
 
-    /// Whether several calls can be sent as one.
+    /// Returns whether several calls can be sent as one.
     pub fn can_be_together(&self) -> bool {
         self.together.script.is_some()
     }
 
-    /// What runs several calls of this at once, each with one key of its own: see `together.lua`. `None`: there is none.
+    /// Returns the program that runs several calls of this one at once, each with one key of its own: see
+    /// `together.lua`. `None` if the script does not allow that.
     pub fn together(&self) -> Option<&Arc<Self>> {
         let (script, ttls) = self.together.script.as_ref()?;
         let make = || Arc::new(Self::wrap_together(script, &self.name, *ttls));
@@ -199,7 +198,8 @@ impl ProgramText {
         wrapped.program(b"", script, &scan, sha, ttls)
     }
 
-    /// A library's `code` that calls one of its functions. The function says what Redis asks of a script's shebang.
+    /// Wraps a library's `code` to call one of its functions. The function has the flags that Redis reads from a
+    /// script's shebang.
     pub fn function(code: &[u8], function: &OfLibrary, ttls: Ttls, guard: Option<&Guard>) -> Self {
         let is_read_only = function.is_read_only();
         let shebang = if is_read_only { String::new() } else { shebang::spelled(function.flags) };
@@ -208,12 +208,13 @@ impl ProgramText {
         Self { is_read_only, ..program }
     }
 
-    /// A library's `code` that tells which functions it registers, or why it does not. It changes nothing.
+    /// Wraps a library's `code` to return which functions it registers, or why it fails. It changes nothing.
     pub fn registration(code: &[u8], ttls: Ttls, guard: Option<&Guard>) -> Self {
         Self::of_library(ProgramPart { code, function: None }, b"", ttls, guard)
     }
 
-    /// All that a library calls is looked at: what `redis` is depends on whether it is loaded or called.
+    /// Wraps a library's `code`. All its calls are checked, because its `redis` depends on whether it is loaded or
+    /// called.
     fn of_library(
         part: ProgramPart<'_>,
         shebang: &[u8],
@@ -239,9 +240,9 @@ impl ProgramText {
         wrapped.program(shebang, part.code, &scan, &label, ttls)
     }
 
-    /// The script of a `MULTI` in which `scripts` are run, wrapped like any other, and the first and
-    /// last line of each of them in it. A guard keeps them to the rules of a user; it is not about the
-    /// commands beside them.
+    /// Returns the script of a `MULTI` in which `scripts` are run, wrapped like any other, and the first and last line
+    /// of each of them in it. A guard restricts them to the rules of a user. It does not apply to the commands next to
+    /// them.
     pub fn transaction(
         scripts: &[ProgramPart<'_>],
         ttls: Ttls,
@@ -255,7 +256,7 @@ impl ProgramText {
         let lead = |script: &ProgramPart<'_>| names::lead_to_globals(script.code);
         let open = Open { guard, globals: scripts.iter().any(lead) };
         let parameters = if open.globals { names::GIVEN } else { "redis,KEYS,ARGV" };
-        // What comes before anything of ours cannot see it.
+        // The scripts come before anything of the proxy, so they cannot see it.
         let mut text = b"local scripts={\n".to_vec();
         let (mut places, mut line) = (Vec::new(), line_feeds(&text) + 1);
         for ProgramPart { code: script, .. } in scripts {
@@ -293,37 +294,37 @@ impl ProgramText {
         (Self { place, ..program }, places)
     }
 
-    /// The SHA1 of the client's script, or that it is one of a transaction or command.
+    /// Returns the SHA1 of the client's script, or a label for the program of a transaction or command.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A text that every proxy with these settings uses.
+    /// Creates a text that every proxy with these settings uses.
     pub(super) fn ours(text: Vec<u8>) -> Self {
         Self::of(text, 0, Place::Ours)
     }
 
-    /// Whether the client's script forbids to change anything by its shebang (`no-writes`).
+    /// Returns whether the shebang of the client's script forbids all changes (`no-writes`).
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// Masters are asked to run it: the next time it is known to come again.
+    /// Notes that masters are asked to run it. The next time, it is known to recur.
     pub fn runs(&self) {
         self.place.runs();
     }
 
-    /// The program that can run it, given its [code](Self::code).
+    /// Returns the program that can run it, given its [code](Self::code).
     pub(super) fn runner(&self) -> Arc<Self> {
         runner::with(shebang::bits(&self.text[..self.shebang]))
     }
 
-    /// The text as `loadstring` takes it: the flags of the shebang are those of whoever runs it.
+    /// Returns the text for `loadstring`, without the shebang: the flags are those of the runner.
     pub fn code(&self) -> &[u8] {
         &self.text[self.shebang..]
     }
 
-    /// The commands that a script names, in its own spelling; none if it makes some up as it runs.
+    /// Returns the commands that a script names, in its own spelling; `None` if it may make some up at run time.
     pub fn commands_of(text: &[u8]) -> Option<Vec<String>> {
         let scan = Scan::of(text);
         (!scan.is_dynamic).then(|| scan.handlers.into_keys().collect())
@@ -341,30 +342,30 @@ fn line_feeds(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Makes the program of a transaction, which is given what keeps a script in it from writing.
+/// Lua that creates the program of a transaction, and gives it a function that keeps its scripts from writing.
 const KEEPS_FROM_WRITING: &str = "\
 local transaction,outside=program(given),mode
 program=function() return transaction(function(is_kept) mode=is_kept and 'ro' or outside end) end
 ";
 
-/// How a script begins as a function. Nobody gives it arguments, so it takes some only if it asks for those: else it would find
-/// a table `arg`, which Lua makes anew for every call, and Redis does not know.
+/// Returns the head of a script's function. No caller gives it arguments, so it accepts some only if it refers to them.
+/// Otherwise it would see a table `arg`, which Lua creates anew for every call, and Redis does not have.
 fn opening(text: &[u8]) -> &'static str {
     steps(text.len());
     let names_arguments = text.windows(3).any(|bytes| bytes == b"...");
     if names_arguments { "function(...) " } else { "function() " }
 }
 
-/// A text that becomes a function of its own, and what is particular about it.
+/// Text that becomes a function of its own, with its properties.
 struct Wrapped {
     frame: &'static Frame,
-    /// What a text that does not name all its commands sees in place of the real things.
+    /// Names that a text that does not name all its commands sees in place of the real ones.
     parameters: &'static str,
-    /// Declares what `before` knows of it. Nothing is filled in there: it is made of the client's words.
+    /// Declares names that `before` uses. They consist of the client's words, so no placeholders are filled in there.
     names: String,
-    /// What makes a program of it, if it is such a text.
+    /// Lua that creates the program of such a text.
     before: String,
-    /// Its reply may do something when it is read.
+    /// Whether its reply may run code when it is read.
     disarms: bool,
     lines: usize,
 }
@@ -403,11 +404,12 @@ impl Wrapped {
         ProgramText { name: sha.into(), ..program }
     }
 
-    /// What comes after the client's text.
+    /// Returns the Lua after the client's text.
     fn around(&self, scan: &Scan<'_>) -> String {
         let mut text = self.frame.head.clone();
         if scan.draws {
-            // Without this, masters of different ages would draw different numbers. A program that begins anew draws the same.
+            // Otherwise masters of different ages would draw different numbers. A program that starts again draws the
+            // same numbers.
             text.push_str("math.randomseed((now - (whole and whole[5] or 0)) % 2147483647)\n");
         }
         if scan.uses_json {
@@ -425,14 +427,14 @@ impl Wrapped {
     }
 }
 
-/// What a script is opened with: its parameters get their values.
+/// Values for the parameters of a script.
 struct Open<'a> {
     guard: Option<&'a Guard>,
     globals: bool,
 }
 
 impl Open<'_> {
-    /// Makes the program of a text that does not name all its commands.
+    /// Returns Lua that creates the program of a text that does not name all its commands.
     fn program(&self) -> String {
         let mut lua = self.functions();
         if self.guard.is_some() {
@@ -446,8 +448,8 @@ impl Open<'_> {
         lua
     }
 
-    /// Makes the program of a library, which calls this function, or tells what it registers. It has neither `KEYS` nor
-    /// `ARGV`.
+    /// Returns Lua that creates the program of a library, which calls this function, or returns the functions that it
+    /// registers. It has neither `KEYS` nor `ARGV`.
     fn library(&self, function: Option<&OfLibrary>) -> String {
         let mut lua = self.functions() + &LIBRARY;
         if self.guard.is_some() {
@@ -463,7 +465,7 @@ impl Open<'_> {
         lua + "program=run(program,KEYS,ARGV)\n"
     }
 
-    /// Declares the names to look for on the masters, one text for each script.
+    /// Declares the names to look up on the masters, one text for each script.
     fn names(&self, scripts: &[ProgramPart<'_>]) -> String {
         if self.guard.is_none() {
             return String::new();
@@ -472,7 +474,7 @@ impl Open<'_> {
         format!("local names={{'{}'}}\n", unknown.join("','"))
     }
 
-    /// Declares `opened`, which makes the program of the script with this number in a transaction.
+    /// Declares `opened`, which creates the program of the script with this number in a transaction.
     fn scripts(&self, scripts: &[ProgramPart<'_>]) -> String {
         let mut lua = self.functions();
         let given = if self.guard.is_some() { "guarded(redis)" } else { "redis" };
@@ -512,7 +514,7 @@ impl Open<'_> {
 }
 
 impl Ttls {
-    /// As configured.
+    /// Returns the configured rules.
     pub fn of(settings: &Settings) -> Self {
         let pad = Pad::new(settings.vote_timeout, settings.drift);
         Self { pad, longest: settings.max_ttl }
@@ -539,7 +541,7 @@ impl Ttls {
     }
 }
 
-/// Another `redis`, which knows every command.
+/// Returns another `redis`, which knows every command.
 fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
     let entry = |(name, handler): (&String, &Handler)| {
         format!("[\"{name}\"]={},", (frame.handler)(name, handler))
@@ -548,8 +550,8 @@ fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
     parts::before(&frame.library, &format!("how={{{how}}}\n{}", *ANY))
 }
 
-/// What is called instead of `redis.call` where that needs care. Many a script that is refused something
-/// has only read before: these functions are made when the first of them is called.
+/// Returns the functions to call instead of `redis.call` where that needs care. Many a refused script has only read
+/// before, so these functions are created when the first of them is called.
 fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
     let made = |(name, handler): (&String, &Handler)| {
         let handler = (frame.handler)(name, handler);
@@ -577,12 +579,12 @@ fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
     lua + &parts::before(&CHEAP, &cheap)
 }
 
-/// As part of a function.
+/// Returns `lua` with the indentation of a function body.
 fn indented(lua: &str) -> String {
     lua.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// How many calls of a script a master is sent at once.
+/// Number of calls of a script in one request to a master.
 #[derive(Clone, Copy)]
 enum Calls {
     One,
@@ -591,13 +593,13 @@ enum Calls {
 
 static JSON: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/json.lua")));
 static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
-/// What comes after the client's text.
+/// Lua after the client's text.
 struct Frame {
-    /// What is done with a command of this name.
+    /// Returns the handler to use for the command of this name.
     handler: fn(&str, Handler) -> Handler,
-    /// It has functions for what scripts do most often with one key.
+    /// Whether it has functions for the most frequent calls with one key.
     is_cheap: bool,
-    /// Declares the tables that the script finds keys and arguments in, where they are not those of the master.
+    /// Declares the tables in which the script finds keys and arguments, if they are not those of the master.
     tables: &'static str,
     head: String,
     library: Vec<Statement>,
@@ -605,7 +607,8 @@ struct Frame {
 }
 
 impl Frame {
-    /// `save` is what is done before a key changes, `keys` whose keys masters tell, and `ttl` what is made of times to live.
+    /// Creates a frame. `save` runs before a key changes, `keys` handles commands whose keys masters report, and `ttl` converts
+    /// times to live.
     fn new(
         handler: fn(&str, Handler) -> Handler,
         head: &str,
@@ -632,12 +635,13 @@ impl Frame {
         Self { handler, is_cheap: false, tables: "", head: compact(head), library, run }
     }
 
-    /// The one for scripts that may use keys which they do not declare, or not.
+    /// Returns the frame for scripts that may use undeclared keys, or for scripts that do not.
     fn of(makes_up_keys: bool) -> &'static Self {
         if makes_up_keys { &MADE_UP } else { &DECLARED }
     }
 
-    /// What is done about images of what keys held: where they are, and how one is made and all are given back.
+    /// Creates a frame for registers. The strings are the Lua for images of what keys held: it declares them, creates
+    /// one, and restores all.
     fn on_registers(calls: Calls, [images, keep, give_back]: [&str; 3]) -> Self {
         let finish = format!(
             "finish = function(reply, messages, db, remembered)\n{}end\n",
@@ -697,28 +701,28 @@ impl Frame {
     }
 }
 
-/// For scripts that use no key but those that they declare. Should one come to another all the same, it is not run again.
+/// Frame for scripts that use declared keys only. If one needs another key all the same, it is not run again.
 static DECLARED: LazyLock<Frame> = LazyLock::new(|| {
     let frame = Frame::on_registers(Calls::One, ["", "", include_str!("keyspace/too_late.lua")]);
     Frame { is_cheap: true, ..frame }
 });
 
-/// The same for several calls of one script at once.
+/// Like [`DECLARED`], for several calls of one script at once.
 static TOGETHER: LazyLock<Frame> = LazyLock::new(|| {
     let parts = ["", "", include_str!("keyspace/too_late.lua")];
     let tables = "local KEYS,ARGV={},{} ";
     Frame { is_cheap: true, tables, ..Frame::on_registers(Calls::Several, parts) }
 });
 
-/// Of the same end a moment later: it stays so long, and less than a millisecond more.
+/// For a value with the same end, a moment later: it stays equally long, and less than a millisecond more.
 const SAME_STAYS: &str = "text ~= clean_text and the_end == last_end and now >= at_us and now - at_us < 1000 and last_stays";
 
-/// All stamps are written at once.
+/// Collects the stamps, to write all of them at once.
 const KEEP_FOR_ALL: &str =
     "stamps_kept[places + 1], stamps_kept[places + 2] = companion_key, stamp\nplaces = places + 2";
 
-/// For scripts that may come to another key after they have written: then all that they have written is given back, in the
-/// same run, and they run again with that key.
+/// Frame for scripts that may need another key after they have written. Then everything that they have written is
+/// restored, in the same run, and they run again with that key.
 static MADE_UP: LazyLock<Frame> = LazyLock::new(|| {
     let (keep, give_back) =
         (include_str!("keyspace/keep_image.lua"), include_str!("keyspace/give_back.lua"));
@@ -762,7 +766,7 @@ mod tests {
         assert!(!guarded.contains("globals_of"));
     }
 
-    /// Rules must not hang on our reader of Lua finding the same comments as Redis's.
+    /// Rules must not depend on the proxy's lexer finding the same comments as Redis's.
     #[test]
     fn globals_are_looked_after_wherever_their_names_stand() {
         for script in ["-- _G", "--[==[ load ]==]", "return 'server'", "return [[loadstring]]"] {
@@ -790,7 +794,7 @@ mod tests {
         }
     }
 
-    /// Runs the program of a script of alice, on a master that has a `redis` by another name.
+    /// Runs the program of a script of alice, on a master that has a `redis` under another name.
     fn said_by_a_strange_master(script: &str) -> String {
         let lua = mlua::Lua::new();
         let master = "redis={call=function() return 'the secret' end, setresp=function() end} \
