@@ -2,10 +2,10 @@
 
 /// Effect of a recognised script on `KEYS[1]`.
 ///
-/// A shape applies to one key and to well-formed arguments. Before the caller runs a script as its shape, it must check
-/// that `numkeys` is 1, that at least [`arguments`](LockMeaning::arguments) values follow the key, and that the TTL is
-/// a positive number of milliseconds. Otherwise the text must run as it is: Lua and Redis then return the right error.
-/// A script that compares reads the key with `GET` or `GETRANGE`, and ends with `WRONGTYPE` if it is not a string.
+/// A shape applies to one key and to well-formed arguments. The caller must check these before it runs a script as its
+/// shape: `numkeys` is 1, at least [`arguments`](LockMeaning::arguments) values follow the key, and the TTL is a
+/// positive number of milliseconds. Otherwise the text must run as it is: Lua and Redis then return the right error. A
+/// script that compares reads the key with `GET` or `GETRANGE`, and ends with `WRONGTYPE` if it is not a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockMeaning {
     /// Deletes the key if it holds the token.

@@ -4,7 +4,7 @@
 //! numbers, because only the head of that function comes before it, on the same line. It cannot see the proxy's names,
 //! because all but one are declared after it.
 //!
-//! A script that names all its commands, as lock scripts do, reads without going through the proxy's Lua, and its other
+//! A script that names all its commands, as lock scripts do, reads without going through the proxy's Lua. Its other
 //! calls go to functions of the proxy. Any other script gets another `redis` table. A master creates every function and
 //! table of a program anew for each run, and that costs it more than the script does. So nothing is created before it
 //! is needed, and a program has only what its script can need.
@@ -54,7 +54,7 @@ pub use shebang::split_shebang;
 /// Text that masters run.
 #[derive(Debug)]
 pub struct ProgramText {
-    /// Whole text.
+    /// The text itself.
     pub text: Vec<u8>,
     /// SHA1 of the text, in hex.
     pub sha: String,
@@ -240,9 +240,9 @@ impl ProgramText {
         wrapped.program(shebang, part.code, &scan, &label, ttls)
     }
 
-    /// Returns the script of a `MULTI` in which `scripts` are run, wrapped like any other, and the first and last line
-    /// of each of them in it. A guard restricts them to the rules of a user. It does not apply to the commands next to
-    /// them.
+    /// Returns the script of a `MULTI` in which `scripts` are run, wrapped like any other, and the lines of each of
+    /// them in it, first and last. A guard restricts them to the rules of a user. It does not apply to the commands
+    /// next to them.
     pub fn transaction(
         scripts: &[ProgramPart<'_>],
         ttls: Ttls,
@@ -607,8 +607,8 @@ struct Frame {
 }
 
 impl Frame {
-    /// Creates a frame. `save` runs before a key changes, `keys` handles commands whose keys masters report, and `ttl` converts
-    /// times to live.
+    /// Creates a frame. `save` runs before a key changes, `keys` handles commands whose keys masters report, and `ttl`
+    /// converts times to live.
     fn new(
         handler: fn(&str, Handler) -> Handler,
         head: &str,

@@ -39,7 +39,7 @@ pub struct Library {
 pub struct Function {
     /// Name, of letters, digits and underscores.
     pub name: String,
-    /// Description that the library gives of it.
+    /// Description from the text of the library.
     pub description: Option<Bytes>,
     /// Bits in the order of [`Function::flags`].
     flags: usize,

@@ -50,7 +50,8 @@ enum Source {
     Program(Arc<ProgramText>),
 }
 
-/// Returns the call that promises `ballot` for `keys`, each after its flush, on a connection with database `db`.
+/// Returns the call that promises `ballot` for `keys` on a connection with database `db`. Each key comes with a flush,
+/// which the master does first if it has missed it.
 pub fn prepare(keys: &[(Place, u64)], ballot: Ballot, db: u16) -> RequestWords {
     let places: Vec<Place> = keys.iter().map(|(place, _)| place.clone()).collect();
     let mut words = on_keys(&places);
@@ -108,8 +109,8 @@ pub fn close(keys: &[(Place, Ballot)]) -> RequestWords {
     of_stamps(&CLOSE, keys)
 }
 
-/// Returns the call that drops stamps of the selected database that were accepted under these ballots, if the master's
-/// mark equals this one up to the semicolon.
+/// Returns the call that drops stamps of the selected database that were accepted under these ballots. It only does so
+/// if the master's mark equals this one up to the semicolon.
 pub fn forget(keys: &[(Place, Ballot)], mark: &str) -> RequestWords {
     let mut forget = of_stamps(&FORGET, keys);
     forget.words.push(mark.as_bytes().to_vec());

@@ -153,7 +153,7 @@ impl Registers {
         all.without(self.silent.get())
     }
 
-    /// Waits for them, one key after the other.
+    /// Waits for those masters, one key after the other.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.

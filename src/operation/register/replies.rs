@@ -50,8 +50,8 @@ pub(super) fn differing() -> RegisterReply {
     RegisterReply::Frame(Bytes::from_static(error.as_bytes()), Vec::new(), None)
 }
 
-/// Returns whether two replies are equal, in spite of the order that each master gives the members of a set and the
-/// pairs of a map.
+/// Returns whether two replies are equal. Each master orders the members of a set and the pairs of a map in its own
+/// way, so their order does not count.
 fn is_alike(one: &RegisterReply, other: &RegisterReply) -> bool {
     let (RegisterReply::Frame(one, messages, _), RegisterReply::Frame(other, others, _)) =
         (one, other)

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Scan, Token, Word};
 
-/// Returns the name of the first parameter of all functions that are certainly called by `FCALL` alone, if it is the
-/// same for all, and its positions.
+/// Returns the name of the keys, and its positions: the first parameter of all functions that are certainly called by
+/// `FCALL` alone, if it is the same for all.
 pub(super) fn parameters<'a>(scan: &Scan<'a>) -> (&'a [u8], HashSet<usize>) {
     let times = times(scan);
     let parameters = (0..scan.tokens.len()).filter_map(|at| {
