@@ -240,9 +240,8 @@ impl ProgramText {
         wrapped.program(shebang, part.code, &scan, &label, ttls)
     }
 
-    /// Returns the script of a `MULTI` in which `scripts` are run, wrapped like any other, and the lines of each of
-    /// them in it, first and last. A guard restricts them to the rules of a user. It does not apply to the commands
-    /// next to them.
+    /// Returns the script of a `MULTI` that runs `scripts`, wrapped like any other, and the first and last line of each
+    /// of them. A guard restricts them to the rules of a user. It does not apply to the commands next to them.
     pub fn transaction(
         scripts: &[ProgramPart<'_>],
         ttls: Ttls,
