@@ -256,7 +256,7 @@ pub fn unsupported_command(name: &[u8]) -> Reply {
 /// A command of later versions that gives a time to live to parts of a key. Not one of Redis's texts.
 pub fn by_clock(command: &str) -> Reply {
     Reply::error(format!(
-        "ERR '{command}' is not supported by redlock-proxy: each master would decide by its own clock: expire the whole key instead"
+        "ERR '{command}' is not supported by redlock-proxy, because each master would use its own clock: expire the whole key instead"
     ))
 }
 

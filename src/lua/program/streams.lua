@@ -299,5 +299,5 @@ end
 -- The fields of a hash, and keys beside those of SET and EXPIRE, for which newer masters have times to live.
 local function by_clock(run, name)
   name = string.lower(name)
-  return fail(run, "ERR '" .. name .. "' is not supported by redlock-proxy: each master would decide by its own clock: expire the whole key instead")
+  return fail(run, "ERR '" .. name .. "' is not supported by redlock-proxy, because each master would use its own clock: expire the whole key instead")
 end
