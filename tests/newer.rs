@@ -110,7 +110,7 @@ async fn what_all_masters_know_runs_by_its_flags_and_keys() {
         ),
         (
             "HPEXPIRE h 1 x",
-            "ERR 'hpexpire' is not supported by redlock-proxy: each master would decide by its own",
+            "ERR 'hpexpire' is not supported by redlock-proxy, because each master would use its own clock",
         ),
         ("NEWER.ART", "ERR command 'newer.art' is not supported"),
         ("newest h", "ERR unknown command 'newest'"),

@@ -15,8 +15,7 @@
 //!   `hidden.lua` and `completes.lua` hide what only the proxy may use, `rare.lua` handles unusual commands;
 //! * `redis.lua` is the other `redis`, and `globals.lua` the list of all other globals, for a script that could find
 //!   the real one: both are parameters of a function around it, so that it shares no variable with the proxy's Lua;
-//! * `guard.lua` restricts the script to the rules of a user, and `known.lua` keeps it away from unknown globals;
-//! * `tags.lua` takes the tags off the leases among its keys, and `tags_back.lua` puts them back;
+//! * `acl/guard.lua` restricts the script to the rules of a user, and `known.lua` keeps it away from unknown globals;
 //! * `run.lua` calls the script and gathers its effects, `together.lua` and `each.lua` do so for several calls of one
 //!   script, `explain.lua` says why it failed, and `harmless.lua` removes from its reply what could crash a master;
 //! * `library.lua` is the `redis` of a library, and calls the requested function;
