@@ -1,4 +1,4 @@
-//! The behaviour of the kinds of operations, most of which share most of it.
+//! Behaviour of the kinds of operations, most of it shared by most of them.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::metrics::QuestionKind;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// The key that an operation is about, and the rules of its worker.
+/// The key of an operation, and the rules of its worker.
 #[derive(Clone, Copy)]
 pub struct On<'a> {
-    /// What decisions need to know.
+    /// Facts that decisions depend on.
     pub rules: &'a Rules,
-    /// The database that the session has selected.
+    /// The database selected by the session.
     pub db: u32,
     /// The key.
     pub key: &'a [u8],
@@ -31,17 +31,17 @@ pub struct On<'a> {
 
 #[cfg(test)]
 impl<'a> On<'a> {
-    /// A key without a name.
+    /// Returns an empty key.
     pub(super) fn for_tests(rules: &'a Rules) -> Self {
         Self { rules, db: 0, key: b"" }
     }
 }
 
-/// One kind of operation: a decision, joined with the bytes that masters exchange and the reply of the client.
+/// One kind of operation: a decision, joined with the bytes exchanged with masters and the client's reply.
 ///
-/// The engine [asks](Behaviour::ask) masters in rounds, passes on what they [answer](Behaviour::received) and that a
-/// [deadline](Behaviour::deadline) has passed, and does the [`Next`] that comes of it. Everything else has a default that
-/// is right for an operation that only asks a quorum something.
+/// The engine [sends](Behaviour::ask) requests to masters in rounds. It passes on their [answers](Behaviour::received)
+/// and each [deadline](Behaviour::deadline), and carries out the resulting [`Next`]. All other methods have defaults
+/// that fit an operation with a single request to a quorum.
 pub trait Behaviour: Debug {
     /// Begins a round that is sent to `asked`.
     fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant);
@@ -49,30 +49,30 @@ pub trait Behaviour: Debug {
     /// Appends the request of the current round.
     fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>);
 
-    /// Takes the answer of one master, or the loss of its link.
+    /// Processes the answer of one master, or the loss of its link.
     fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next;
 
-    /// Takes the end of the vote timeout of the current round, or, with `is_last`, of the client's patience. An operation
-    /// that waits for a quorum goes on waiting until then.
+    /// Processes the end of the current round's vote timeout or, with `is_last`, of the client's patience. An operation
+    /// that waits for a quorum keeps waiting until `is_last`.
     fn deadline(&mut self, on: On<'_>, now: Instant, is_last: bool) -> Next;
 
-    /// Returns what this operation may overtake within its session.
+    /// Returns which operations this one may overtake within its session.
     fn order(&self) -> Order;
 
     /// Returns the kind of question under which it is counted.
     fn question(&self) -> QuestionKind;
 
-    /// Returns what its client wants of a lock.
+    /// Returns the client's intention for a lock.
     fn wish(&self) -> LockRequest {
         LockRequest::Look
     }
 
-    /// Returns the round that answers belong to now.
+    /// Returns the current round, to which answers belong.
     fn round(&self) -> u8 {
         0
     }
 
-    /// Returns how its round is sent.
+    /// Returns how the round's request is sent.
     fn sent(&self) -> Sent {
         match self.parts() {
             0 => Sent::Alone,
@@ -80,52 +80,53 @@ pub trait Behaviour: Debug {
         }
     }
 
-    /// Returns the number of a master's replies before the one that counts: those of the commands in a transaction.
+    /// Returns how many of a master's replies precede the one that counts: those of the commands in a transaction.
     fn parts(&self) -> usize {
         0
     }
 
-    /// Appends the request that this master got last in the current round.
+    /// Appends the request that this master received last in the current round.
     fn encode_for(&self, _: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
         self.encode(on, form, out);
     }
 
-    /// Returns the size of what masters are asked, if that may be far more than the client's request.
+    /// Returns the size of the request to masters, if it may be far larger than the client's.
     fn request_bytes(&self) -> usize {
         0
     }
 
-    /// Whether it takes a quorum; otherwise any master will do.
+    /// Whether the operation needs a quorum; otherwise any one master suffices.
     fn needs_quorum(&self) -> bool {
         true
     }
 
-    /// Whether it waits for masters that no quorum needs.
+    /// Whether it waits for masters beyond a quorum.
     fn needs_all(&self) -> bool {
         false
     }
 
-    /// Whether it is only worth doing for a client that is still there when its turn comes.
+    /// Whether it is only worth doing if its client is still connected when its turn comes.
     fn needs_its_client(&self) -> bool {
         false
     }
 
-    /// Whether a master that could not take part has to be told again, whatever was sent to it since.
+    /// Whether to send it again to a master that could not take part, no matter which requests were sent to that master
+    /// since.
     fn must_arrive(&self) -> bool {
         false
     }
 
-    /// Whether masters change nothing, so that what comes after it may be sent before they have answered.
+    /// Whether masters change nothing, so that later requests may be sent before they have answered.
     fn only_looks(&self) -> bool {
         false
     }
 
-    /// Whether masters give or take a lease, and do not look at which flush they do that after.
+    /// Whether masters grant or release a lease without checking which flush that comes after.
     fn is_about_a_lease(&self) -> bool {
         false
     }
 
-    /// Whether what masters did in earlier rounds counts in the present one.
+    /// Whether votes of earlier rounds count in the current one.
     fn builds_on_earlier_votes(&self) -> bool {
         false
     }
@@ -135,36 +136,38 @@ pub trait Behaviour: Debug {
         false
     }
 
-    /// Whether a part of its reply is made in its session when the masters have answered.
+    /// Whether the session adds a part to the reply once the masters have answered.
     fn has_own_part(&self) -> bool {
         false
     }
 
-    /// Whether it is refused for the number of its keys.
+    /// Whether it is rejected for its number of keys.
     fn has_too_many_keys(&self) -> bool {
         false
     }
 
-    /// Returns how it takes its turn on its key, or `None` if it needs none.
+    /// Returns how it takes its turn on its key, or `None` if it needs no turn.
     fn turn(&self) -> Option<turn::TurnKind> {
         None
     }
 
-    /// Returns the keys whose turns it takes beside its own, one after the other, each alone.
+    /// Returns the additional keys on which it takes turns, one after the other, each alone.
     fn turns(&self) -> &[u64] {
         &[]
     }
 
-    /// Adds to the keys whose turns it takes. It holds none of them now, and begins its round anew once it does.
+    /// Adds to the keys on which it takes turns. The operation holds none of them at this point, and restarts its round
+    /// once it does.
     fn take_on(&mut self, _keys: Vec<u64>) {}
 
-    /// Returns the keys that it has come to, among others: its script has, or one of them was changed along with them.
+    /// Returns keys that include those found along the way: ones its script has reached, or one of them was changed
+    /// along with them.
     fn come_to(&self) -> &[Place] {
         &[]
     }
 
-    /// Returns the keys of a program that waits before it is sent, as masters may still say that they hold what it is to
-    /// run on.
+    /// Returns the keys of a program that waits before it is sent, because masters may still report as held the keys it
+    /// will run on.
     fn waits_for_holders(&mut self, _: On<'_>) -> Option<&[Place]> {
         None
     }
@@ -174,12 +177,12 @@ pub trait Behaviour: Debug {
         reply.clone()
     }
 
-    /// Takes note that a lease was granted or prolonged, and its client cannot be told before others have their replies.
+    /// Notes that a lease was granted or prolonged, but that its client must get its reply after others have theirs.
     fn untold(&mut self, _: On<'_>, _now: Instant) -> Next {
         Next::WAIT
     }
 
-    /// Returns what runs on registers instead, if the key is no lease.
+    /// Returns the program to run on registers instead, if the key is no lease.
     fn instead(&self) -> Option<Instead<'_>> {
         None
     }
@@ -189,17 +192,17 @@ pub trait Behaviour: Debug {
         false
     }
 
-    /// Ends a program that goes on as it came to a key that it has not declared. Returns the reply.
+    /// Stops a program from continuing with an undeclared key that it has reached. Returns the reply.
     fn give_up_widening(&mut self) -> Option<Reply> {
         None
     }
 
-    /// Returns the reply instead of this error, by what is known of the operation.
+    /// Returns the reply to send instead of this error, given what is known of the operation.
     fn as_known(&self, reply: Reply) -> Reply {
         reply
     }
 
-    /// Whether a quorum has changed something, and nothing of that will be taken back.
+    /// Whether a quorum has made a change that will not be taken back.
     fn has_changed(&self) -> bool {
         false
     }
@@ -209,38 +212,38 @@ pub trait Behaviour: Debug {
         if self.has_changed() { vec![(on.db, on.key.to_vec())] } else { Vec::new() }
     }
 
-    /// Returns what is to be published now that the reply is known.
+    /// Returns the messages to publish, now that the reply is known.
     fn messages(&self) -> Vec<Message> {
         Vec::new()
     }
 
-    /// Returns the lease that a quorum holds now, if this has granted or prolonged one: its token and its tag.
+    /// Returns the token and tag of the lease that a quorum holds now, if this operation has granted or prolonged one.
     fn lease(&self) -> Option<(&[u8], Tag)> {
         None
     }
 
-    /// Returns the value that a claim has left in `round`, and when it expires by itself.
+    /// Returns the value that a claim left in `round`, and when it expires by itself.
     fn value(&self, _: &Rules, _round: u8) -> Option<(Vec<u8>, Instant)> {
         None
     }
 
-    /// Returns what masters may have missed of a lease that was given back.
+    /// Returns the part of a given-back lease that masters may have missed.
     fn owed(&self, _: On<'_>) -> Option<Owed> {
         None
     }
 
-    /// Returns registers of which some masters may not hold what the others do, and those masters, once nothing of it is
-    /// on its way.
+    /// Returns registers that some masters may not hold as the others do, and those masters, once none of its requests
+    /// is in flight.
     fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
         None
     }
 
-    /// Returns what all masters hold now, if their stamps are long: keys, and the ballots that it was accepted under.
+    /// Returns the keys that all masters hold now, with the ballots of their acceptance, if their stamps are long.
     fn decided(&self) -> Option<Vec<(Place, Ballot)>> {
         None
     }
 
-    /// Returns what masters have answered differently although they held the same.
+    /// Returns the program and keys for which masters gave different answers although they held the same.
     fn differing(&self) -> Option<(Arc<Text>, Vec<Place>)> {
         None
     }

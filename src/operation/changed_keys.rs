@@ -1,4 +1,4 @@
-//! Who wants to hear when this worker has changed a key.
+//! Listeners for keys that this worker changes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -6,23 +6,23 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-/// Those who wait, by fingerprint of database and key, in the order in which they came.
+/// Waiting listeners by fingerprint of database and key, in order of arrival.
 #[derive(Debug, Default)]
 pub struct Changes {
     listeners: RefCell<HashMap<u64, Vec<Rc<Heard>>, foldhash::fast::RandomState>>,
 }
 
-/// For what somebody waits: only the first in each line of a key is told when to try.
+/// What a listener waits for. In each line of a key, only the first listener is woken to try.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Line {
-    /// For nothing.
+    /// Nothing.
     #[default]
     None,
-    /// For an element, which one gets.
+    /// An element, which one listener gets.
     Elements,
-    /// For entries of a stream, which one consumer of the group with this fingerprint gets.
+    /// Entries of a stream, which one consumer of the group with this fingerprint gets.
     Group(u64),
-    /// For entries of a stream, which all get: all are told.
+    /// Entries of a stream, which all get: all are woken.
     Readers,
 }
 
@@ -33,7 +33,7 @@ struct Heard {
     notify: Notify,
 }
 
-/// Hears of changes of some keys, until it is dropped.
+/// Receives changes of some keys until it is dropped.
 #[derive(Debug)]
 pub struct Listener {
     changes: Rc<Changes>,
@@ -53,12 +53,13 @@ impl Changes {
         Listener { changes: Rc::clone(self), keys, heard }
     }
 
-    /// Whether nobody listens, so that nothing need be told.
+    /// Whether nobody listens, so that notifying can be skipped.
     pub fn is_unheard(&self) -> bool {
         self.listeners.borrow().is_empty()
     }
 
-    /// The key has changed; if that is not `certain`, the program may have only read it, and who waits in line looks again.
+    /// Notifies the key's listeners of a change. If that is not `certain`, the program may only have read the key;
+    /// listeners in line then check again.
     pub fn tell(&self, key: u64, certain: bool) {
         if let Some(listeners) = self.listeners.borrow().get(&key) {
             let mut told = HashSet::new();
@@ -76,7 +77,7 @@ impl Changes {
     }
 }
 
-/// Who has stood in this line for longest.
+/// Returns the listener that has been longest in this line.
 fn first(listeners: &[Rc<Heard>], line: Line) -> Option<&Rc<Heard>> {
     listeners.iter().find(|heard| line != Line::None && heard.line.get() == line)
 }
@@ -88,7 +89,7 @@ fn wake(heard: Option<&Rc<Heard>>) {
 }
 
 impl Listener {
-    /// Stands in line with others for what comes into the keys: behind those who listened before.
+    /// Joins a line for values put into the keys, behind those that listened before.
     pub fn in_line(self, line: Line) -> Self {
         self.heard.line.set(line);
         self
@@ -101,7 +102,7 @@ impl Listener {
         self.keys.iter().filter_map(|key| listeners.get(key)).any(is_first)
     }
 
-    /// Tells all others in its line for its keys to try, because it has seen a change.
+    /// Wakes all others in its line for its keys to try, because it has seen a change.
     pub fn nudge_others(&self) {
         let listeners = self.changes.listeners.borrow();
         for heard in self.keys.iter().filter_map(|key| listeners.get(key)).flatten() {
@@ -119,13 +120,13 @@ impl Listener {
         Rc::ptr_eq(heard, &self.heard)
     }
 
-    /// Resolves when it is its turn, also if that was before this is awaited: as the first in line at the
-    /// next change, or as the next when the first has left.
+    /// Resolves when it is its turn, even if the turn came before the call: as the first in line at the next change, or
+    /// as the next when the first has left.
     pub async fn turn(&self) {
         self.heard.notify.notified().await;
     }
 
-    /// Whether there was any change so far: a certain one, unless it stands in line.
+    /// Whether there was any change so far; only certain changes count unless it stands in line.
     pub fn has_heard(&self) -> bool {
         self.heard.something.get()
     }

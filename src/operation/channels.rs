@@ -1,7 +1,7 @@
 //! Commands about channels: `PUBLISH` and the questions of `PUBSUB`.
 //!
-//! They need no quorum. A message that one living master carries reaches everybody, and a channel
-//! exists if any master knows it.
+//! They need no quorum. A message that one living master carries reaches every subscriber, and a channel exists if any
+//! master knows it.
 
 use std::collections::BTreeSet;
 
@@ -23,52 +23,52 @@ use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// What the client wants.
+/// The client's request.
 #[derive(Debug)]
 pub enum What {
     /// `PUBLISH`, `SPUBLISH` on the channel that is the operation's key.
     Publish {
-        /// Which of the two.
+        /// Kind of the channel.
         kind: ChannelKind,
         /// The message in its envelope.
         sealed: Vec<u8>,
-        /// Who gets it in this process.
+        /// Recipients in this process.
         ours: Ours,
     },
     /// `PUBSUB CHANNELS`, `PUBSUB SHARDCHANNELS`
     List {
-        /// Which of the two.
+        /// Kind of the channels.
         kind: ChannelKind,
-        /// Which channels.
+        /// Pattern that the channels match.
         pattern: Option<Bytes>,
     },
     /// `PUBSUB NUMSUB`, `PUBSUB SHARDNUMSUB`
     Subscribers {
-        /// Which of the two.
+        /// Kind of the channels.
         kind: ChannelKind,
-        /// The channels, and who has subscribed to them in this process.
+        /// The channels, with their subscribers in this process.
         channels: Vec<(Bytes, Ours)>,
     },
     /// `PUBSUB NUMPAT`
     Patterns,
 }
 
-/// A message or a question for all masters that are up.
+/// A message or a question for all reachable masters.
 #[derive(Debug)]
 pub struct Channels {
     what: What,
     pending: MasterSet,
     answered: MasterSet,
-    /// The names that any master knows.
+    /// Names that any master knows.
     names: BTreeSet<Bytes>,
-    /// The largest count that any master has answered: one for each channel in question, or one.
+    /// The largest count from any master, per channel in question; a single one for other requests.
     counts: Vec<i64>,
     done: bool,
     trouble: Trouble,
 }
 
 impl Channels {
-    /// Nobody was told or asked yet.
+    /// Creates a request that has not been sent yet.
     pub fn new(what: What) -> Self {
         let counts = match &what {
             What::Subscribers { channels, .. } => vec![0; channels.len()],
@@ -85,13 +85,12 @@ impl Channels {
         }
     }
 
-    /// Whether others are told something.
+    /// Whether this publishes a message.
     pub(super) fn is_publication(&self) -> bool {
         matches!(self.what, What::Publish { .. })
     }
 
-    /// A message that a quorum has passed on will not be passed on better by waiting for a master
-    /// that has stopped.
+    /// Whether to stop waiting: once a quorum has passed a message on, a stopped master would not improve delivery.
     fn is_enough(&self, rules: &Rules) -> bool {
         self.is_publication() && rules.quorum.reached_by(self.answered)
     }
@@ -120,7 +119,7 @@ impl Channels {
 
     fn name(&mut self, item: &Answer<'_>) {
         let Answer::Bulk(name) = *item else { return };
-        // Most names were told by another master already.
+        // Another master has usually reported the name already.
         if !is_reserved(name) && !self.names.contains(name) {
             self.names.insert(Bytes::copy_from_slice(name));
         }
@@ -186,7 +185,7 @@ impl Behaviour for Channels {
                     ChannelKind::Plain => b"CHANNELS",
                     ChannelKind::Shard => b"SHARDCHANNELS",
                 };
-                // No pattern is more than `*`, which does not match the channel without a name.
+                // Omitting the pattern differs from `*`, which does not match the channel with the empty name.
                 let words = [b"PUBSUB", word].into_iter().chain(pattern.as_deref());
                 request::encode(out, &words.collect::<Vec<_>>());
             }
@@ -230,7 +229,7 @@ mod tests {
     use crate::operation::Then;
     use crate::time::clock;
 
-    /// Asked of the first `masters` masters.
+    /// Creates a request that was sent to the first `masters` masters.
     fn asked(what: What, masters: usize) -> Channels {
         let mut channels = Channels::new(what);
         let rules = Rules::for_tests();

@@ -19,7 +19,7 @@ use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// How a key is taken.
+/// Condition under which a key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Only if it is free.
@@ -28,30 +28,30 @@ pub enum How {
     IfFreeOrOurs {
         /// Whether a free key may be taken at all.
         create: bool,
-        /// So many leading bytes make it ours; -1: all of them.
+        /// Number of leading bytes that make the key ours; -1: all of them.
         prefix: i64,
     },
 }
 
-/// The client's own words for the outcomes.
+/// The client's replies for the outcomes.
 #[derive(Clone, Debug)]
 pub struct Replies {
-    /// The key was free and is the client's now.
+    /// The key was free and is now the client's.
     pub granted: Reply,
-    /// It was the client's already and has been prolonged.
+    /// The client held it already, and it has been prolonged.
     pub owned: Reply,
-    /// Somebody else holds it.
+    /// Another client holds it.
     pub held: Reply,
 }
 
 impl Replies {
-    /// Those of `SET key token NX`.
+    /// Replies of `SET key token NX`.
     pub const SET: &Self = &Self { granted: Reply::OK, owned: Reply::OK, held: Reply::Nil };
-    /// Those of `SETNX`.
+    /// Replies of `SETNX`.
     pub const SETNX: &Self =
         &Self { granted: Reply::Int(1), owned: Reply::Int(1), held: Reply::Int(0) };
 
-    /// Those of a claim that only a free key can grant.
+    /// Creates the replies of a claim that only a free key can grant.
     pub fn new(granted: Reply, held: Reply) -> Self {
         Self { owned: granted.clone(), granted, held }
     }
@@ -61,7 +61,7 @@ impl Replies {
 #[derive(Debug)]
 pub struct Claim {
     token: Box<[u8]>,
-    /// As the client asked, in milliseconds.
+    /// As requested, in milliseconds.
     ttl_ms: i64,
     how: How,
     replies: Answers<Replies>,
@@ -73,24 +73,25 @@ pub struct Claim {
 struct Sent {
     decision: decision::Claim,
     asked: Asked,
-    /// Attempts of the rounds before the present one.
+    /// Attempts of earlier rounds.
     earlier: Vec<Attempt>,
-    /// When it was sent last, for how long a copy may stay.
+    /// When it was last sent, which limits how long a copy may stay.
     since: Instant,
     /// The tag under which a master held the client's token before.
     held: Tag,
-    /// Masters on which what refuses it is no lease.
+    /// Masters on which the refusing value is no lease.
     others: MasterSet,
 }
 
 impl Claim {
-    /// A claim of a key for `ttl_ms`.
+    /// Creates a claim of a key for `ttl_ms`.
     pub fn new(token: Box<[u8]>, ttl_ms: i64, how: How, replies: Answers<Replies>) -> Self {
         let trouble = Trouble::default();
         Self { token, ttl_ms, how, replies, sent: None, trouble }
     }
 
-    /// `SET` answers what was there before, and the script for a key that may be one's own already in words of ours.
+    /// Converts a master's answer to a vote. `SET` answers with the previous value; the script for a key that may
+    /// already be ours uses replies of our own.
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
         match (self.how, answer) {
             (How::IfFree, Some(Answer::Nil)) => Vote::Taken,
@@ -152,20 +153,20 @@ impl Behaviour for Claim {
         true
     }
 
-    /// What its client wants.
+    /// Returns the client's request.
     fn wish(&self) -> LockRequest {
         let (token, how) = (self.token.clone(), self.how);
         let ttl_ms = Some(self.ttl_ms);
         LockRequest::Claim { token, ttl_ms, how, replies: Replies::clone(&self.replies) }
     }
 
-    /// Claims of equal meaning share turns; those that a held key may still grant go alone, and
-    /// need no turn: they are decided in one round, in which no two of one worker can split a vote.
+    /// Equivalent claims share turns. Claims that a held key may still grant go alone and need no turn. One round
+    /// decides them, and within it no two claims of one worker can split the vote.
     fn turn(&self) -> Option<turn::TurnKind> {
         (self.how == How::IfFree).then_some(turn::TurnKind::Claim)
     }
 
-    /// This claim has lost together with one that got `reply`: with the same error, or refused.
+    /// Returns the reply for a claim that lost together with one that got `reply`: the same error, or a refusal.
     fn shared(&self, reply: &Reply) -> Reply {
         if reply.is_error() { reply.clone() } else { self.replies.held.clone() }
     }
@@ -235,7 +236,7 @@ impl Behaviour for Claim {
         self.next(rules, next)
     }
 
-    /// It was granted, and the client cannot be told yet.
+    /// Handles a grant that cannot be reported to the client yet.
     fn untold(&mut self, on: On<'_>, now: Instant) -> Next {
         let On { rules, .. } = on;
         let Some(sent) = &mut self.sent else { return Next::WAIT };
@@ -243,14 +244,14 @@ impl Behaviour for Claim {
         self.next(rules, next)
     }
 
-    /// What is run if the key is no lease.
+    /// Returns the program to run if the key is no lease.
     fn instead(&self) -> Option<Instead<'_>> {
         let is_counted = matches!(self.replies.granted, Reply::Int(_));
         let take = Instead::Take { token: &self.token, ttl_ms: Some(self.ttl_ms), is_counted };
         Some(self.replies.script().map_or(take, Instead::Script))
     }
 
-    /// The token, and the tag under which a quorum holds it now, as far as is known.
+    /// Returns the token, and the tag under which a quorum holds it now, as far as known.
     fn lease(&self) -> Option<(&[u8], Tag)> {
         let sent = self.sent.as_ref().filter(|_| self.has_changed())?;
         let holder = sent.decision.holder()?;
@@ -258,7 +259,7 @@ impl Behaviour for Claim {
         (holder != Tag::NONE.attempt).then_some((&*self.token, tag))
     }
 
-    /// The value that the claim has left in `round`, if any, and when it is gone by itself.
+    /// Returns the value that the claim has left in `round`, if any, and when it expires by itself.
     fn value(&self, rules: &Rules, round: u8) -> Option<(Vec<u8>, Instant)> {
         let sent = self.sent.as_ref()?;
         let value = attempt::encode(sent.attempt(round).fresh(), &self.token);
@@ -277,8 +278,8 @@ impl Sent {
         earlier.unwrap_or_else(|| self.decision.attempt())
     }
 
-    /// The vote as it counts. A master that may not vote gets the claim, so that it knows of the lease: there the copy
-    /// stays that was made in time.
+    /// Returns the vote as it counts. A master that may not vote receives the claim so that it knows of the lease; a
+    /// copy made in time stays there.
     fn counted(&self, received: Received<'_>, vote: Vote) -> Option<Vote> {
         if self.asked.voters.contains(received.master) {
             return Some(vote);
@@ -289,7 +290,7 @@ impl Sent {
     }
 }
 
-/// Whether what a master has refused it for is no lease.
+/// Whether the value for which a master refused the claim is no lease.
 fn is_other(how: How, answer: Option<&Answer<'_>>) -> bool {
     match (how, answer) {
         (How::IfFree, Some(Answer::Bulk(value))) => Stored::decode(value).tag.is_none(),
@@ -299,12 +300,12 @@ fn is_other(how: How, answer: Option<&Answer<'_>>) -> bool {
     }
 }
 
-/// Whether a master does not have a string there.
+/// Whether the master's value there is not a string.
 fn is_of_another_type(error: &[u8]) -> bool {
     error.starts_with(b"WRONGTYPE")
 }
 
-/// What a master has answered that told under which tag it holds a token.
+/// Returns the tag under which a master says that it holds a token.
 pub(super) fn held_as(tag: &[u8]) -> Tag {
     Stored::decode(tag).tag.unwrap_or(Tag::NONE)
 }

@@ -1,7 +1,7 @@
-//! What a master still has to be told: take-backs and releases that could not be delivered to it.
+//! Debts to masters: take-backs and releases that could not be delivered.
 //!
-//! They are kept, bounded, until the link is back or the key would have expired anyway, so that a healed partition
-//! leaves no ghost locks behind. Each names the attempt it is meant for, so that it can hit nothing else, whenever it
+//! Debts are kept, bounded, until the link is back or the key would have expired anyway, so that a healed partition
+//! leaves no ghost locks behind. Each names the attempt it is meant for, so it can affect nothing else, whenever it
 //! arrives.
 
 use std::collections::VecDeque;
@@ -11,31 +11,30 @@ use super::request::{self, Form};
 use crate::decision::lease::attempt::Attempt;
 use crate::time::clock::{self, Instant};
 
-/// The most that are kept for one master. Beyond it the oldest is dropped, and its key stays on that
-/// one master until its TTL ends.
+/// Maximum debts kept per master. Beyond that, the oldest is dropped and its key stays on that one master until its TTL
+/// ends.
 pub const MAX_DEFERRED: usize = 65_536;
 
-/// The most bytes of keys and tokens that are kept for one master, well below what a link may have
-/// unsent.
+/// Maximum bytes of keys and tokens kept per master, well below a link's limit for unsent data.
 const MAX_DEFERRED_BYTES: usize = 8 << 20;
 
-/// What one master still has to get.
+/// A request still owed to one master.
 #[derive(Clone, Debug)]
 pub enum Debt {
-    /// A value is to be deleted.
+    /// A value to delete.
     Lease(OwedLease),
-    /// It is to be kept in mind that an attempt is over.
+    /// A note to keep that an attempt is over.
     Note(Note),
 }
 
-/// An attempt that is over, although some master may have missed that.
+/// An attempt that is over, although some masters may have missed its end.
 #[derive(Clone, Debug)]
 pub struct Note {
     /// Database of its key.
     pub db: u32,
     /// The attempt.
     pub attempt: Attempt,
-    /// When what is left of it is gone by itself.
+    /// When its remains expire by themselves.
     pub end: Instant,
 }
 
@@ -46,23 +45,23 @@ pub struct OwedLease {
     pub db: u32,
     /// The key.
     pub key: Box<[u8]>,
-    /// How much of it is over.
+    /// The part of the lease that is over.
     pub over: OverLease,
-    /// When the key is gone by itself.
+    /// When the key expires by itself.
     pub end: Instant,
 }
 
 /// See [`OwedLease`].
 #[derive(Clone, Debug)]
 pub enum OverLease {
-    /// Exactly this value, tag and token: an attempt is taken back that nothing has confirmed.
+    /// Exactly this value, tag and token: takes back an attempt that nothing has confirmed.
     Value(Box<[u8]>),
     /// The attempt, however often it was prolonged: its holder has given it back.
     Attempt(Attempt),
 }
 
 impl Debt {
-    /// The database it is sent to.
+    /// Returns the database of the request.
     pub fn db(&self) -> u32 {
         match self {
             Self::Lease(lease) => lease.db,
@@ -112,10 +111,10 @@ impl OwedLease {
     }
 }
 
-/// A note stays for so much longer than what it is about should: a master that was away may have missed a shorter end.
+/// How much longer a note stays than its subject should: a master that was away may have missed that the end is nearer.
 const NOTED_LONGER: Duration = Duration::from_secs(600);
 
-/// What one master still has to get.
+/// The debts to one master.
 #[derive(Debug, Default)]
 pub struct Deferred {
     waiting: VecDeque<(Instant, Debt)>,
@@ -143,19 +142,19 @@ impl Deferred {
         }
     }
 
-    /// Takes everything whose key has not expired by `now`, oldest first.
+    /// Takes all debts whose keys have not expired by `now`, oldest first.
     pub fn take(&mut self, now: Instant) -> Vec<Debt> {
         self.bytes = 0;
         let waiting = self.waiting.drain(..);
         waiting.filter(|(end, _)| *end > now).map(|(_, debt)| debt).collect()
     }
 
-    /// How many are waiting whose key has not expired by `now`.
+    /// Returns the number of waiting debts whose keys have not expired by `now`.
     pub fn count(&self, now: Instant) -> usize {
         self.waiting.iter().filter(|(end, _)| *end > now).count()
     }
 
-    /// How many were dropped because there were too many.
+    /// Returns the number of debts dropped because of the limits.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

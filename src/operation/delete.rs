@@ -1,7 +1,7 @@
-//! Deleting a key, whatever it holds: `DEL`, `UNLINK`.
+//! Deleting a key of any type: `DEL`, `UNLINK`.
 //!
-//! A lease is deleted by name, so that a deletion which is late somewhere hits no other. The masters are asked first
-//! which it is. What has no tag they delete at once.
+//! A lease is deleted by name, so that a deletion that arrives late hits no other lease. Masters are first asked for
+//! that name. They delete untagged values at once.
 
 use super::behaviour::Behaviour;
 use super::behaviour::On;
@@ -28,15 +28,15 @@ pub struct Delete {
     sent: Option<Sent>,
     /// Masters that had no such key.
     missing: MasterSet,
-    /// Masters that have deleted something without a tag.
+    /// Masters that have deleted an untagged value.
     untagged: MasterSet,
-    /// The largest remaining TTL that masters reported when they deleted the key; -1: it had no end.
+    /// The largest remaining TTL that masters reported when they deleted the key; -1: no expiry.
     left_ms: i64,
     /// Masters on which the key is no lease.
     others: MasterSet,
-    /// Masters on which the lease that was to be deleted is over, and no register has taken its place.
+    /// Masters on which the lease to delete is over, and no register has taken its place.
     ended: MasterSet,
-    /// The lease is deleted, and masters have yet to say that no register has taken its place.
+    /// Whether the lease is deleted, but masters have yet to confirm that no register has taken its place.
     is_doubted: bool,
     trouble: Trouble,
 }
@@ -76,13 +76,14 @@ impl Delete {
         !self.others.is_empty()
     }
 
-    /// Whether too few masters hold the lease that would now be deleted, and a register may have taken its place.
+    /// Whether too few masters hold the lease about to be deleted, and a register may have taken its place.
     fn is_doubtful(&self, rules: &Rules, holding: usize) -> bool {
         let is_untold = self.sent.as_ref().is_some_and(|sent| sent.shown.is_untold());
         self.is_other() && is_untold && holding < rules.quorum.needed()
     }
 
-    /// The lease is deleted where it was found: waits for who can say that it was one everywhere.
+    /// Handles a lease that was deleted where it was found: waits for masters that can confirm that it was a lease
+    /// everywhere.
     fn doubt(&mut self, rules: &Rules) -> Next {
         let may_be_other = self.may_be_other(rules);
         let pending = self.sent.as_ref().map_or(MasterSet::EMPTY, |sent| sent.decision.pending());
@@ -94,7 +95,7 @@ impl Delete {
         }
     }
 
-    /// Whether a register may have taken the place of the lease that was deleted.
+    /// Whether a register may have taken the place of the deleted lease.
     fn may_be_other(&self, rules: &Rules) -> bool {
         let rest = rules.quorum.everybody().without(self.ended);
         self.is_other() && rules.quorum.reached_by(rest)
@@ -110,7 +111,7 @@ impl Delete {
         Next::then(Then::Tell(sent.shown.delete(tags, round, sent.voters)))
     }
 
-    /// Whether a key without a tag was there: some had it, and no quorum says that there was none.
+    /// Whether an untagged key was there: some masters had it, and no quorum reports it missing.
     fn has_deleted_untagged(&self, rules: &Rules) -> bool {
         !self.untagged.is_empty() && !rules.quorum.reached_by(self.missing)
     }
@@ -129,7 +130,7 @@ impl Behaviour for Delete {
         LockRequest::Delete
     }
 
-    /// A deletion names the attempt, and without a name it leaves alone what has a tag or a stamp.
+    /// A deletion names the attempt. Without a name, it leaves tagged and stamped values alone.
     fn must_arrive(&self) -> bool {
         true
     }
@@ -163,13 +164,13 @@ impl Behaviour for Delete {
         self.sent.as_ref().map_or(0, |sent| sent.decision.round())
     }
 
-    /// Appends the look that all masters get.
+    /// Appends the look, which all masters get.
     fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
         let On { key, .. } = on;
         request::script(out, form, Canonical::Delete, key, &[]);
     }
 
-    /// Appends what this master got last in this round.
+    /// Appends the request that this master received last in this round.
     fn encode_for(&self, master: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
         let On { key, .. } = on;
         match self.sent.as_ref().and_then(|sent| sent.shown.told(master, self.round())) {
@@ -217,14 +218,14 @@ impl Behaviour for Delete {
         let On { rules, .. } = on;
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         match sent.decision.tick(rules.at(now)) {
-            // Who is silent would only decide about a lease.
+            // The silent masters could only decide about a lease.
             Step::Wait if self.is_other() => Next::then(Then::Otherwise),
             step => self.next(rules, step),
         }
     }
 
-    /// What masters have missed of it that have not deleted it. What has no tag is not made up for: nothing would tell it
-    /// from a younger value that is equal.
+    /// Returns the debt to masters that have not deleted the lease. Untagged values are not made up for: nothing would
+    /// distinguish one from a younger equal value.
     fn owed(&self, on: On<'_>) -> Option<Owed> {
         let On { rules, .. } = on;
         let sent = self.sent.as_ref()?;
@@ -239,7 +240,7 @@ impl Behaviour for Delete {
     }
 }
 
-/// What [`Canonical::Delete`] has answered to a look. What it has deleted is not there any more.
+/// Converts the answer of [`Canonical::Delete`] to a look. A value that it has deleted counts as missing.
 fn sight(answer: Option<&Answer<'_>>) -> Sight {
     match answer {
         Some(Answer::Bulk(tag)) => Sight::Held(Value::Tagged(held_as(tag))),

@@ -1,33 +1,32 @@
-//! What a message wears on its way through the masters: who published it, and as his how many-eth.
+//! The envelope of a message on its way through the masters: its publisher and sequence number.
 //!
 //! # Format
-//! `MAGIC`, the publisher and the sequence number (8 bytes each, big endian), then the client's
-//! bytes. Who subscribes at a master directly sees all of it.
+//! `MAGIC`, the publisher and the sequence number (8 bytes each, big endian), then the client's bytes. Clients that
+//! subscribe at a master directly see all of them.
 //!
-//! A message without the magic was published at a master directly and is delivered as it is. One
-//! that a client begins with the magic gets another envelope around it, like any other.
+//! A message without the magic was published at a master directly and is delivered unchanged. A client's message that
+//! begins with the magic gets another envelope around it, like any other.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
 
 use bytes::{Buf as _, Bytes};
 
-/// No text begins like this: the first byte is not allowed in UTF-8. The last one is the version of
-/// the format.
+/// Prefix that no text has: its first byte is not valid in UTF-8. The last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"\xffredlck\x01";
 
 const ENVELOPE_BYTES: usize = MAGIC.len() + 8 + 8;
 
-/// Names one message among all.
+/// The unique name of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageStamp {
     /// One worker of one proxy, from its start to its end.
     pub publisher: u64,
-    /// 1 for its first message.
+    /// Sequence number, from 1.
     pub sequence: u64,
 }
 
-/// The stamps of one worker.
+/// Source of one worker's stamps.
 #[derive(Debug)]
 pub struct Stamps {
     publisher: u64,
@@ -36,15 +35,14 @@ pub struct Stamps {
 
 impl Default for Stamps {
     fn default() -> Self {
-        // The standard library seeds this from the operating system, so no two workers anywhere
-        // take the same number.
+        // The standard library seeds this from the operating system, so no two workers anywhere draw the same number.
         let publisher = RandomState::new().hash_one(());
         Self { publisher, last: Cell::new(0) }
     }
 }
 
 impl Stamps {
-    /// One that was never used.
+    /// Returns a stamp that was never used.
     pub fn next(&self) -> MessageStamp {
         self.last.set(self.last.get() + 1);
         MessageStamp { publisher: self.publisher, sequence: self.last.get() }
@@ -61,7 +59,7 @@ pub fn seal(stamp: MessageStamp, message: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// Takes a message out of its envelope; without a stamp when it has none.
+/// Takes a message out of its envelope. Returns no stamp if it has no envelope.
 pub fn open(mut payload: Bytes) -> (Option<MessageStamp>, Bytes) {
     if payload.len() < ENVELOPE_BYTES || !payload.starts_with(&MAGIC) {
         return (None, payload);

@@ -14,7 +14,7 @@ use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// A question to all masters that every one of them answers in full.
+/// A question that every master answers in full.
 #[derive(Debug, Default)]
 pub struct Everywhere {
     pending: MasterSet,

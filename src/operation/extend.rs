@@ -1,7 +1,7 @@
 //! Prolonging a key by its token: the extend scripts.
 //!
-//! Where it would end later than the client wants, it is let end sooner once a quorum has agreed, and a quorum has done so
-//! before the client is told: a command that it sends after that is not undone by what was still on its way.
+//! Where the key would outlive the client's TTL, its end is moved forward once a quorum has agreed. The client gets its
+//! reply only after a quorum has done so: no late request can then undo the client's next command.
 
 use super::behaviour::Behaviour;
 use super::behaviour::On;
@@ -23,14 +23,14 @@ use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// The client's own words for the outcomes.
+/// The client's replies for the outcomes.
 #[derive(Clone, Debug)]
 pub struct Replies {
-    /// The expiry has been changed.
+    /// The expiry was changed.
     pub changed: Reply,
     /// There was no such key.
     pub missing: Reply,
-    /// Somebody else holds it.
+    /// Another client holds it.
     pub other: Reply,
 }
 
@@ -38,7 +38,7 @@ pub struct Replies {
 #[derive(Debug)]
 pub struct Extend {
     token: Box<[u8]>,
-    /// As asked, in milliseconds.
+    /// As requested, in milliseconds.
     ttl_ms: i64,
     replies: Answers<Replies>,
     sent: Option<Box<Sent>>,
@@ -53,15 +53,15 @@ pub struct Extend {
 struct Sent {
     decision: decision::Extend,
     voters: MasterSet,
-    /// The tag under which a master held it before.
+    /// The tag under which a master held the key before.
     held: Tag,
-    /// Masters on which it would end later than the client wants, the tag it had there, and how long in milliseconds.
+    /// Masters on which the key would outlive the client's TTL, with its tag and remaining milliseconds there.
     later: Vec<(MasterId, Tag, i64)>,
     done: bool,
 }
 
 impl Extend {
-    /// An extension by `ttl_ms` that nobody was asked about yet.
+    /// Creates an extension by `ttl_ms` that has not been sent yet.
     pub fn new(token: Box<[u8]>, ttl_ms: i64, replies: Answers<Replies>) -> Self {
         let (registers, trouble) = (MasterSet::EMPTY, Trouble::default());
         Self { token, ttl_ms, replies, sent: None, others: 0, missing: 0, registers, trouble }
@@ -129,7 +129,7 @@ impl Behaviour for Extend {
         true
     }
 
-    /// What its client wants.
+    /// Returns the client's request.
     fn wish(&self) -> LockRequest {
         let (token, refused) = (self.token.clone(), self.replies.missing.clone());
         LockRequest::Extend { token, ttl_ms: self.ttl_ms, refused }
@@ -144,7 +144,7 @@ impl Behaviour for Extend {
             sent.later.clear();
             return sent.decision.ask(asked.all, at);
         }
-        // Its generation is another one from now on.
+        // The lease gets a new generation from now on.
         rules.leases.take(db, key, &self.token);
         let freshness = rules.freshness(self.ttl_ms);
         let decision = decision::Extend::new(rules.terms(asked.patience), freshness, asked.all, at);
@@ -169,7 +169,7 @@ impl Behaviour for Extend {
         request::script(out, form, Canonical::Extend, key, &[&self.token, ttl]);
     }
 
-    /// Appends what a master gets that is to let it end sooner.
+    /// Appends the request for a master that must shorten the key's life.
     fn encode_for(&self, master: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
         let On { rules, key, .. } = on;
         let Some(sent) = &self.sent else { return };
@@ -214,18 +214,18 @@ impl Behaviour for Extend {
         let On { rules, .. } = on;
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         match sent.decision.tick(rules.at(now)) {
-            // Who is silent would only decide about a lease.
+            // The silent masters could only decide about a lease.
             Step::Wait if !self.registers.is_empty() => Next::then(Then::Otherwise),
             step => self.next(rules, step),
         }
     }
 
-    /// What is run if the key is no lease.
+    /// Returns the program to run if the key is no lease.
     fn instead(&self) -> Option<Instead<'_>> {
         self.replies.script().map(Instead::Script)
     }
 
-    /// It was prolonged, and the client cannot be told yet.
+    /// Handles an extension that cannot be reported to the client yet.
     fn untold(&mut self, on: On<'_>, now: Instant) -> Next {
         let On { rules, .. } = on;
         let Some(sent) = &mut self.sent else { return Next::WAIT };
@@ -234,7 +234,7 @@ impl Behaviour for Extend {
         self.next(rules, step)
     }
 
-    /// The token, and the tag under which a quorum holds it now, as far as one master has told.
+    /// Returns the token, and the tag under which a quorum holds it now, as far as one master has reported.
     fn lease(&self) -> Option<(&[u8], Tag)> {
         let sent = self.sent.as_ref().filter(|sent| sent.done && sent.held != Tag::NONE)?;
         Some((&self.token, sent.held.raised()))
@@ -245,7 +245,7 @@ impl Behaviour for Extend {
     }
 }
 
-/// The tag in an answer of [`Canonical::Extend`], and for how many milliseconds it stays if that is longer than asked.
+/// Returns the tag in an answer of [`Canonical::Extend`], and the milliseconds it stays if longer than requested.
 fn held(answer: Option<&Answer<'_>>) -> Option<(Tag, Option<i64>)> {
     match answer? {
         Answer::Bulk(tag) => Some((held_as(tag), None)),

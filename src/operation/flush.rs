@@ -1,4 +1,5 @@
-//! `FLUSHDB` and `FLUSHALL`: the decisions of [`flush::Flush`](crate::decision::keyspace::flush), in words.
+//! `FLUSHDB` and `FLUSHALL`: the decisions of [`flush::Flush`](crate::decision::keyspace::flush) as requests and
+//! replies.
 
 use super::Asked;
 use super::behaviour::Behaviour;
@@ -16,16 +17,16 @@ use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// What is emptied.
+/// Databases to empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// The database that is selected.
+    /// The selected database.
     One,
     /// Every database.
     All,
 }
 
-/// When a master gives the memory back.
+/// When a master frees the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As its settings say (`lazyfree-lazy-user-flush`).
@@ -56,14 +57,14 @@ pub struct Flush {
     round: u8,
     pending: MasterSet,
     answered: MasterSet,
-    /// How many have refused.
+    /// Number of masters that refused.
     refused: usize,
     is_done: bool,
     trouble: Trouble,
 }
 
 impl Flush {
-    /// A flush that nobody was asked for yet.
+    /// Creates a flush that has not been sent yet.
     pub fn new(extent: Extent, pace: Pace) -> Self {
         Self {
             extent,
@@ -79,7 +80,7 @@ impl Flush {
         }
     }
 
-    /// Whoever meets a flush that a minority has done does it on the others.
+    /// Gives up. If a minority has flushed, the next operation to find that completes the flush on the others.
     fn given_up(&self, rules: &Rules) -> Next {
         let (answered, others) = (self.answered.len(), Others::of(Some(self.pending)));
         Next::reply(self.trouble.unavailable(rules, answered, others))
@@ -153,13 +154,13 @@ impl Behaviour for Flush {
         match (self.pending.is_empty(), self.is_done) {
             (false, _) => Next::WAIT,
             (true, true) => Next::reply(Reply::OK),
-            // It is not for this client to wait until they may.
+            // This client need not wait until those masters may vote.
             (true, false) if self.refused > rules.quorum.tolerates() => self.given_up(rules),
             (true, false) => Next::then(Then::Pause),
         }
     }
 
-    /// Who is silent is waited for no longer once a quorum has done it: it does so before it votes again.
+    /// Stops waiting for silent masters once a quorum has flushed: a silent master flushes before it votes again.
     fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
         let On { rules, .. } = on;
         if self.is_done {
@@ -192,7 +193,7 @@ mod tests {
             .then
     }
 
-    /// The first master does it, forgets, and is admitted from two that have not.
+    /// The first master flushes, forgets, and is admitted from two that have not.
     #[test]
     fn who_did_it_before_another_roster_counted_and_who_did_it_after_are_no_quorum() {
         let rules = Rules::for_tests();

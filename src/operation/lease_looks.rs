@@ -1,39 +1,39 @@
-//! What masters have shown in a round that begins with a look, and which of it they were told to delete.
+//! Masters' answers in a round that begins with a look, and the resulting deletes sent to them.
 
 use crate::decision::lease::attempt::Tag;
 use crate::decision::lease::release::Vote;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::resp::answer::Answer;
 
-/// What our scripts say that have found no lease, and have changed nothing.
+/// Answer of our scripts that found no lease and changed nothing.
 pub(super) const STAMPED: &[u8] = b"stamped";
 
 /// The looks and the deletes of one release or deletion.
 #[derive(Debug)]
 pub(super) struct Shown {
-    /// Masters that have answered the look of each round.
+    /// Masters that have answered the look, by round.
     looked: Vec<MasterSet>,
-    /// Deletes that were sent, each with its round.
+    /// Deletes sent, each with its round.
     deletes: Vec<(MasterId, u8, Tag)>,
 }
 
 impl Shown {
-    /// Those of a first round in which all but `looked` are asked to show the key.
+    /// Creates the record of a first round in which all masters but `looked` must show the key.
     pub(super) fn new(looked: MasterSet) -> Self {
         Self { looked: vec![looked], deletes: Vec::new() }
     }
 
-    /// Another round begins with a look.
+    /// Begins another round with a look.
     pub(super) fn look_again(&mut self) {
         self.looked.push(MasterSet::EMPTY);
     }
 
-    /// Whether nobody was told to delete anything after a look.
+    /// Whether no delete has been sent after a look.
     pub(super) fn is_untold(&self) -> bool {
         self.deletes.is_empty()
     }
 
-    /// Whether this is the answer to the look of `round`, which comes before those to deletes.
+    /// Whether this is the answer to the look of `round`, which precedes answers to deletes.
     pub(super) fn is_look(&mut self, master: MasterId, round: u8) -> bool {
         let Some(looked) = self.looked.get_mut(usize::from(round)) else { return false };
         let is_first = !looked.contains(master);
@@ -41,8 +41,8 @@ impl Shown {
         is_first
     }
 
-    /// Notes that `tags` are to be deleted, and says which masters are to be told that were not yet. Those of `voters`
-    /// that have not answered the look get the same, so that nothing that follows comes before it there.
+    /// Records deletes of `tags`, and returns the masters that still need the request. Those of `voters` that have not
+    /// answered the look get the same request, so that no later request overtakes it there.
     pub(super) fn delete(
         &mut self,
         tags: impl IntoIterator<Item = (MasterId, Tag)>,
@@ -69,15 +69,15 @@ impl Shown {
         silent.filter(|to| self.told(*to, round).is_none()).map(|to| (to, *tag)).collect()
     }
 
-    /// The tag that `master` was told to delete last in `round`.
+    /// Returns the tag of the last delete sent to `master` in `round`.
     pub(super) fn told(&self, master: MasterId, round: u8) -> Option<Tag> {
         let mut deletes = self.deletes.iter().rev();
         deletes.find(|(to, of, _)| *to == master && *of == round).map(|(.., tag)| *tag)
     }
 }
 
-/// What [`Release`](crate::lua::canonical::Canonical::Release) and
-/// [`Delete`](crate::lua::canonical::Canonical::Delete) answer to a delete.
+/// Converts the answer to a delete by [`Release`](crate::lua::canonical::Canonical::Release) or
+/// [`Delete`](crate::lua::canonical::Canonical::Delete).
 pub(super) fn vote(answer: Option<&Answer<'_>>) -> Vote {
     match answer {
         Some(Answer::Int(-1..)) => Vote::Deleted,
@@ -89,7 +89,7 @@ pub(super) fn vote(answer: Option<&Answer<'_>>) -> Vote {
     }
 }
 
-/// The longer of two remaining TTLs; -1: for ever.
+/// Returns the longer of two remaining TTLs; -1: no expiry.
 pub(super) fn longer(one_ms: i64, other_ms: i64) -> i64 {
     if one_ms.min(other_ms) < 0 { -1 } else { one_ms.max(other_ms) }
 }

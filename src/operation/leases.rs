@@ -1,4 +1,4 @@
-//! The leases of one worker: names for its attempts, and the tags of those that it has granted.
+//! The leases of one worker: names for its attempts, and tags of the leases it has granted.
 
 mod granted;
 
@@ -10,7 +10,7 @@ use crate::decision::lease::attempt::{Attempt, Tag, WorkerId};
 use crate::time::clock::{self, Instant};
 use granted::Granted;
 
-/// Weight of the latest round trip in the usual one, as one of so many.
+/// Divisor that gives the weight of the latest round trip in the average.
 const WEIGHT: u64 = 16;
 
 /// See the module.
@@ -19,9 +19,9 @@ pub struct Leases {
     worker: WorkerId,
     counter: Cell<u64>,
     started: Instant,
-    /// When decisions were last told the time, and as what.
+    /// The latest time passed to decisions, as both types.
     latest: Cell<(Instant, Duration)>,
-    /// The usual round trip in microseconds, [`WEIGHT`] times.
+    /// The average round trip in microseconds, times [`WEIGHT`].
     round_trips_us: Cell<u64>,
     granted: RefCell<Granted>,
     hasher: foldhash::quality::RandomState,
@@ -43,14 +43,14 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// A name that no attempt ever had.
+    /// Returns a name that no attempt ever had.
     pub(super) fn next_attempt(&self) -> Attempt {
         let counter = self.counter.get() + 1;
         self.counter.set(counter);
         Attempt::new(self.worker, counter)
     }
 
-    /// `now` as decisions have it. Answers that were read together cost one conversion.
+    /// Converts `now` for decisions. Answers that were read together cost one conversion.
     pub(super) fn at(&self, now: Instant) -> Duration {
         let (latest, known) = self.latest.get();
         if latest == now {
@@ -61,31 +61,31 @@ impl Leases {
         at
     }
 
-    /// How long a master usually takes to answer.
+    /// Returns how long a master usually takes to answer.
     pub(super) fn round_trip(&self) -> Duration {
         Duration::from_micros(self.round_trips_us.get() / WEIGHT)
     }
 
-    /// A master has taken so many microseconds to answer.
+    /// Records a master's round trip.
     pub fn took(&self, round_trip_us: u64) {
         let usual = self.round_trips_us.get();
         self.round_trips_us.set((usual - usual / WEIGHT).saturating_add(round_trip_us));
     }
 
-    /// A quorum holds the lease under this tag.
+    /// Remembers that a quorum holds the lease under this tag.
     pub fn remember(&self, db: u32, key: &[u8], token: &[u8], tag: Tag) {
-        // Only of its own claims it is known that they went before whatever is sent now, on the same links.
+        // Only this worker's own claims are known to precede any request sent now, on the same links.
         if tag.attempt.worker() == self.worker {
             self.granted.borrow_mut().remember(self.name(db, key, token), tag);
         }
     }
 
-    /// The tag under which the lease was granted or prolonged last, and forgets it.
+    /// Returns the tag under which the lease was last granted or prolonged, and forgets it.
     pub(super) fn take(&self, db: u32, key: &[u8], token: &[u8]) -> Option<Tag> {
         self.granted.borrow_mut().take(self.name(db, key, token))
     }
 
-    /// Fingerprint of a lease.
+    /// Returns the fingerprint of a lease.
     fn name(&self, db: u32, key: &[u8], token: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u32(db);
@@ -119,7 +119,7 @@ mod tests {
             leases.remember(0, &key(number), b"t", leases.next_attempt().fresh());
         }
         let is_known = |number: &usize| leases.take(0, &key(*number), b"t").is_some();
-        // Some 79 % of random places are not taken by a later one.
+        // About 79 % of random places are not overwritten by a later one.
         assert!((0..granted::LEASES).filter(is_known).count() > granted::LEASES * 3 / 4);
     }
 

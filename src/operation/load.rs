@@ -1,5 +1,4 @@
-//! A script that is seen for the first time: do the masters take it for Lua? If so it is kept, and run
-//! if it was to be run.
+//! Loading an unknown script: masters check whether it is Lua. If it is, the script is kept, and run if requested.
 
 use std::sync::Arc;
 
@@ -26,34 +25,34 @@ use crate::time::clock::Instant;
 pub struct Load {
     script: Arc<Script>,
     then: Then,
-    /// Why it is not Lua, by master.
+    /// The compile error, by master; none if the script is Lua.
     verdicts: Option<QuorumRead<Option<Box<[u8]>>>>,
     trouble: Trouble,
 }
 
-/// What a script is loaded for.
+/// Purpose of loading a script.
 #[derive(Debug)]
 pub enum Then {
     /// `SCRIPT LOAD`
     Tell,
     /// `EVAL`
     Run(Box<Program>),
-    /// `EVAL_RO` of what its shebang keeps from running so: this is the reply, if the text is Lua at all.
+    /// `EVAL_RO` of a script whose shebang forbids that. This is the reply, provided that the text is Lua.
     Refuse(Reply),
-    /// `EVAL` after `MULTI`, which `EXEC` runs or complains about.
+    /// `EVAL` after `MULTI`, which `EXEC` runs or rejects.
     Queue,
 }
 
-/// What comes after a [`Load`].
+/// The step after a [`Load`].
 #[derive(Debug)]
 pub(super) enum Loaded {
-    /// This.
+    /// A plain step.
     Next(Next),
-    /// The program.
+    /// Run the program.
     Run(Box<Program>),
 }
 
-/// A script that turned out to be one is run.
+/// Runs a script that has proved valid.
 impl From<Loaded> for Next {
     fn from(loaded: Loaded) -> Self {
         match loaded {
@@ -64,12 +63,12 @@ impl From<Loaded> for Next {
 }
 
 impl Load {
-    /// A script that nobody was asked about yet.
+    /// Creates the load of a script that has not been sent yet.
     pub fn new(script: Arc<Script>, then: Then) -> Self {
         Self { script, then, verdicts: None, trouble: Trouble::default() }
     }
 
-    /// Whether the script is run, if it is one.
+    /// Whether a valid script is run.
     pub(super) fn runs(&self) -> bool {
         matches!(self.then, Then::Run(_))
     }
@@ -100,7 +99,7 @@ impl Load {
         }
     }
 
-    /// Who is silent would decide, and is waited for until the patience ends.
+    /// Waits for silent masters, whose answers would decide, until the patience ends.
     fn waited(&mut self, rules: &Rules, is_last: bool) -> Loaded {
         if !is_last {
             return Loaded::Next(Next::WAIT);
@@ -108,14 +107,14 @@ impl Load {
         self.unavailable(rules, Others::Silent)
     }
 
-    /// The client is told that it did not work: answers that come later must not make it work.
+    /// Reports failure to the client. Later answers must not turn that into success.
     fn unavailable(&mut self, rules: &Rules, others: Others) -> Loaded {
         let answered = self.verdicts.take().map_or(0, |verdicts| verdicts.answered());
         Loaded::Next(Next::reply(self.trouble.unavailable(rules, answered, others)))
     }
 
     fn loaded(&mut self) -> Loaded {
-        // Later answers are no news.
+        // Later answers add nothing.
         self.verdicts = None;
         self.script.found_lua();
         let then = std::mem::replace(&mut self.then, Then::Tell);
@@ -155,12 +154,12 @@ impl Behaviour for Load {
         if self.runs() { LockRequest::Other } else { LockRequest::Look }
     }
 
-    /// Whether the program behind it is refused for the number of its keys.
+    /// Whether the program to run is rejected for its number of keys.
     fn has_too_many_keys(&self) -> bool {
         matches!(&self.then, Then::Run(program) if program.has_too_many_keys())
     }
 
-    /// The keys whose turns it takes.
+    /// Returns the keys on which it takes turns.
     fn turns(&self) -> &[u64] {
         match &self.then {
             Then::Run(program) => program.turns(),
@@ -187,7 +186,7 @@ impl Behaviour for Load {
     }
 }
 
-/// `luaCreateFunction` in `eval.c`.
+/// See `luaCreateFunction` in `eval.c`.
 fn refused(why: &[u8]) -> String {
     let why = String::from_utf8_lossy(why);
     format!("ERR Error compiling script (new function): {why}")

@@ -1,53 +1,53 @@
-//! What a client wants of a lock, for whoever does the same with it elsewhere.
+//! A client's request concerning a lock, for code that applies the same elsewhere.
 
 use super::claim::{How, Replies};
 use super::{Kind, Operation};
 use crate::resp::reply::Reply;
 
-/// See the module. Replies are those for when the lock is not the client's.
+/// See the module. Replies are for when the lock is not the client's.
 #[derive(Clone, Debug)]
 pub enum LockRequest {
     /// Take it.
     Claim {
         /// The client's token.
         token: Box<[u8]>,
-        /// As asked, in milliseconds; `None`: for ever.
+        /// As requested, in milliseconds; `None`: no expiry.
         ttl_ms: Option<i64>,
-        /// Only if it is free?
+        /// Condition for taking it.
         how: How,
-        /// The client's words.
+        /// The client's replies.
         replies: Replies,
     },
     /// Prolong it by its token.
     Extend {
         /// The client's token.
         token: Box<[u8]>,
-        /// As asked, in milliseconds.
+        /// As requested, in milliseconds.
         ttl_ms: i64,
-        /// Who has none is told this.
+        /// Reply to a client without the lock.
         refused: Reply,
     },
     /// Give it back by its token.
     Release {
         /// The client's token.
         token: Box<[u8]>,
-        /// It was there, and is gone.
+        /// The lock was there and is deleted.
         deleted: Reply,
     },
-    /// Delete it, whoever has it.
+    /// Delete it, whoever holds it.
     Delete,
-    /// Let it end in so many milliseconds under a condition.
+    /// Let it expire in this many milliseconds, under a condition.
     Expire(i64, Vec<&'static str>),
-    /// Let it end never.
+    /// Remove its expiry.
     Persist,
-    /// Ask only.
+    /// Only look at it.
     Look,
-    /// Do something for which it takes the masters alone.
+    /// Do something that only the masters can do.
     Other,
 }
 
 impl Operation {
-    /// Says what the client wants by a program.
+    /// Attaches the client's request to a program.
     pub fn with_wish(mut self, wish: LockRequest) -> Self {
         if let Kind::Program(program) = &mut self.kind {
             program.set_wish(wish);

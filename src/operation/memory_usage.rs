@@ -1,4 +1,4 @@
-//! How much memory a key takes, before something is read that may be large.
+//! Memory use of a key, measured before a read that may be large.
 
 use super::Asked;
 use super::behaviour::Behaviour;
@@ -13,12 +13,12 @@ use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// Asks all masters; the largest size that is told until a quorum has spoken is the answer, an integer.
+/// A question to all masters. The reply is an integer: the largest size reported by the time a quorum has answered.
 #[derive(Debug, Default)]
 pub struct Measure {
     pending: MasterSet,
     answered: MasterSet,
-    /// Where ACLs forbid to ask, every key is small.
+    /// Whether ACLs forbid the question; every key then counts as small.
     refused: bool,
     largest: i64,
     done: bool,

@@ -1,7 +1,7 @@
-//! One client command on its way through the masters.
+//! Operations: one client command on its way through the masters.
 //!
-//! An [`Operation`] joins a pure decision with the bytes that masters exchange and the reply of the client. It does no
-//! I/O: the [engine](crate::engine) sends what it asks for, passes it the masters' answers, and delivers its reply.
+//! An [`Operation`] joins a pure decision with the bytes exchanged with masters and the client's reply. It does no I/O:
+//! the [engine](crate::engine) sends its requests, passes it the masters' answers, and delivers its reply.
 
 pub mod behaviour;
 pub mod changed_keys;
@@ -50,114 +50,116 @@ use crate::time::clock::Instant;
 pub use behaviour::{Behaviour, On};
 pub use rules::Rules;
 
-/// What an operation wants done next.
+/// The next step of an operation.
 #[derive(Debug)]
 pub struct Next {
-    /// Masters on which this operation's effect is to be taken back, now.
+    /// Masters on which to take back this operation's effect, now.
     pub undo: MasterSet,
-    /// What to do after that.
+    /// The step after that.
     pub then: Then,
 }
 
 /// See [`Next`].
 #[derive(Debug)]
 pub enum Then {
-    /// Nothing, until the next answer or the deadline.
+    /// Wait for the next answer or the deadline.
     Wait,
     /// Send the request of the next round to all voters.
     Ask,
-    /// The same, once it is its turn on a key that it has come to as well ([`Behaviour::take_on`]).
+    /// Like [`Ask`](Self::Ask), once the operation also has its turn on a key found along the way
+    /// ([`Behaviour::take_on`]).
     TakeOn,
-    /// Send each of these masters a request of its own, in the same round.
+    /// Send each of these masters its own request, in the same round.
     Tell(MasterSet),
-    /// Wait a random time, then ask.
+    /// Wait a random time, then [`Ask`](Self::Ask).
     Pause,
-    /// The key is no lease: what the client has sent runs as a program, once it is its turn ([`Operation::go_on_as_program`]).
+    /// The key is no lease: run the client's request as a program, once it has its turn
+    /// ([`Operation::go_on_as_program`]).
     Otherwise,
-    /// Go on as another kind of operation, and ask.
+    /// Continue as another kind of operation, and ask.
     Become(Box<Kind>),
-    /// Answer the client.
+    /// Send the client its reply.
     Reply(Reply, turn::End),
 }
 
 impl Next {
-    /// Nothing to do.
+    /// Waits, with nothing to undo.
     pub const WAIT: Self = Self { undo: MasterSet::EMPTY, then: Then::Wait };
 
-    /// Nothing to undo.
+    /// Takes this step, with nothing to undo.
     pub fn then(then: Then) -> Self {
         Self { undo: MasterSet::EMPTY, then }
     }
 
-    /// Goes on as another kind of operation.
+    /// Continues as another kind of operation.
     pub fn go_on_as(kind: Kind) -> Self {
         Self::then(Then::Become(Box::new(kind)))
     }
 
-    /// The client's reply, which says nothing about the claims of others.
+    /// Sends the client a reply that says nothing about the claims of others.
     pub fn reply(reply: Reply) -> Self {
         Self::then(Then::Reply(reply, turn::End::Done))
     }
 }
 
-/// What a master said, read and as it came.
+/// A master's answer, parsed and raw.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
-    /// What it is.
+    /// The parsed answer.
     pub answer: &'a Answer<'a>,
-    /// Its bytes (RESP3).
+    /// Its raw bytes (RESP3).
     pub raw: &'a [u8],
 }
 
-/// How a round gets to the masters.
+/// How a round's request is sent to the masters.
 #[derive(Debug)]
 pub enum Sent {
-    /// By itself.
+    /// On its own.
     Alone,
-    /// As a transaction: so many replies come before the one that counts.
+    /// As a transaction: this number of replies precede the one that counts.
     Parts(usize),
-    /// Behind this program, which masters must have before they are asked.
+    /// After this program, which masters must have before they receive the request.
     Program(Arc<lua::program::ProgramText>),
-    /// Perhaps as one call with others of the same program.
+    /// Possibly in one call with others of the same program.
     Together(register::ask::PackMember),
 }
 
-/// An answer, and where and when it came from.
+/// An answer, with its origin and arrival time.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Who answered.
+    /// The master that answered.
     pub master: MasterId,
-    /// The round the answered request belongs to.
+    /// The round of the answered request.
     pub round: u8,
-    /// The answer, or `None` when the link was lost before there was one.
+    /// The answer, or `None` if the link was lost before one arrived.
     pub answer: Option<&'a Answer<'a>>,
-    /// The answer's bytes, none when there is no answer.
+    /// The answer's raw bytes; empty if there is no answer.
     pub raw: &'a [u8],
-    /// When.
+    /// Arrival time.
     pub now: Instant,
 }
 
-/// A client's own words for the outcomes: the usual ones, or those of its script. Operations are moved about, so they
-/// are kept small.
+/// Replies for the outcomes: the usual ones, or those of the client's script. Kept small, as operations are moved
+/// around.
 #[derive(Debug)]
 pub enum Answers<R: 'static> {
-    /// Those of a command.
+    /// Replies of a command.
     Usual(&'static R),
-    /// Those of a script.
+    /// Replies of a script.
     Own(Box<OfScript<R>>),
 }
 
-/// A script, and its words for the outcomes.
+/// A script and its replies for the outcomes.
 #[derive(Debug)]
 pub struct OfScript<R> {
-    /// The words.
+    /// The replies.
     pub replies: R,
     /// The script, with its arguments.
     pub call: ScriptCall,
 }
 
 impl<R> Answers<R> {
-    /// The script that the client has called; `None`: it was a command.
+    /// Returns the script that the client called, or `None` if it sent a command.
     fn script(&self) -> Option<&ScriptCall> {
         match self {
             Self::Usual(_) => None,
@@ -177,20 +179,20 @@ impl<R> std::ops::Deref for Answers<R> {
     }
 }
 
-/// Whom a round was sent to.
+/// Recipients of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// All that can be reached: they have to know what happens.
+    /// All reachable masters: each must learn of the change.
     pub all: MasterSet,
-    /// Those of them whose answers count.
+    /// Those whose answers count.
     pub voters: MasterSet,
-    /// How long the client goes on to wait.
+    /// How much longer the client waits.
     pub patience: Duration,
 }
 
 #[cfg(test)]
 impl Asked {
-    /// A round to the first of the masters, all of which vote.
+    /// Returns a round to the first `masters` masters, all of which vote.
     pub(crate) fn for_tests(masters: usize) -> Self {
         let all = MasterSet::first(masters);
         Self { all, voters: all, patience: Duration::from_secs(2) }
@@ -202,22 +204,22 @@ impl Asked {
 pub struct Owed {
     /// The attempt that is over.
     pub attempt: Attempt,
-    /// Masters to tell at once.
+    /// Masters to inform at once.
     pub now: MasterSet,
-    /// Masters to tell once more when the lease's claim cannot reach them any more.
+    /// Masters to inform again when the lease's claim can no longer reach them.
     pub later: MasterSet,
-    /// When it is gone by itself.
+    /// When the lease expires by itself.
     pub end: Instant,
 }
 
-/// A command that masters are asked about, with the key it is about.
+/// A command that is sent to masters, with its key.
 #[derive(Debug)]
 pub struct Operation {
-    /// The database that the session has selected.
+    /// The database selected by the session.
     pub db: u32,
     /// The key.
     pub key: Box<[u8]>,
-    /// What is done with it.
+    /// The action on the key.
     pub kind: Kind,
 }
 
@@ -242,24 +244,24 @@ pub enum Kind {
     Flush(Box<flush::Flush>),
     /// Run a script, a transaction, or a command of a composite type.
     Program(Box<program::Program>),
-    /// Read something of a composite type.
+    /// Read from a composite type.
     Query(Box<verbatim_read::Query>),
-    /// Remember what a key holds.
+    /// Remember a key's value.
     Watch(watch::Watch),
-    /// Let a quorum agree on a key, and remember what it holds then.
+    /// Let a quorum agree on a key, then remember its value.
     Settling(Box<watch::Settling>),
-    /// See whether a script can be run.
+    /// Check whether a script can be run.
     Load(load::Load),
-    /// Ask how large something is.
+    /// Measure the size of a key.
     Measure(memory_usage::Measure),
     /// Make all masters hold the same.
     Settle(Box<settle::Settle>),
-    /// Publish a message, or ask who listens.
+    /// Publish a message, or ask about subscribers.
     Channels(Box<channels::Channels>),
 }
 
 impl Kind {
-    /// The behaviour of this kind.
+    /// Returns the behaviour of this kind.
     fn behaviour(&self) -> &(dyn Behaviour + 'static) {
         match self {
             Self::Claim(claim) => claim,
@@ -303,7 +305,7 @@ impl Kind {
     }
 }
 
-/// A kind answers for itself: claims are too frequent to be boxed behind the trait.
+/// Dispatches by hand: claims are too frequent to box behind the trait.
 impl Deref for Kind {
     type Target = dyn Behaviour;
 
@@ -323,7 +325,7 @@ impl Operation {
         On { rules, db: self.db, key: &self.key }
     }
 
-    /// The behaviour of its kind, and the key that it is about.
+    /// Returns the behaviour of the operation's kind, and its key.
     fn split<'a>(&'a mut self, rules: &'a Rules) -> (&'a mut (dyn Behaviour + 'static), On<'a>) {
         (self.kind.behaviour_mut(), On { rules, db: self.db, key: &self.key })
     }
@@ -339,24 +341,24 @@ impl Operation {
         self.kind.encode(self.on(rules), form, out);
     }
 
-    /// Appends the request that this master got last in the current round.
+    /// Appends the request that this master received last in the current round.
     pub fn encode_for(&self, master: MasterId, rules: &Rules, form: Form, out: &mut Vec<u8>) {
         self.kind.encode_for(master, self.on(rules), form, out);
     }
 
-    /// Takes the answer of one master, or the loss of its link.
+    /// Processes the answer of one master, or the loss of its link.
     pub fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let (kind, on) = self.split(rules);
         kind.received(on, received)
     }
 
-    /// Takes the end of the vote timeout of the current round, or, with `is_last`, of the client's patience.
+    /// Processes the end of the current round's vote timeout or, with `is_last`, of the client's patience.
     pub fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
         let (kind, on) = self.split(rules);
         kind.deadline(on, now, is_last)
     }
 
-    /// Takes note that a lease was granted or prolonged, and its client cannot be told before others have their replies.
+    /// Notes that a lease was granted or prolonged, but that its client must get its reply after others have theirs.
     pub fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
         let (kind, on) = self.split(rules);
         kind.untold(on, now)
@@ -368,7 +370,7 @@ impl Operation {
         kind.behaviour_mut().waits_for_holders(On { rules, db: *db, key })
     }
 
-    /// Goes on as a program on registers, as the key, whose fingerprint is `turn`, is no lease.
+    /// Continues as a program on registers: the key, whose fingerprint is `turn`, is no lease.
     pub fn go_on_as_program(&mut self, rules: &Rules, turn: u64) {
         let Some(instead) = self.kind.instead() else { return };
         let program = rules.texts.program(&instead, (self.db, &self.key), turn);
@@ -381,12 +383,12 @@ impl Operation {
         self.kind.changed_keys(self.on(rules))
     }
 
-    /// Returns what masters may have missed of a lease that was given back.
+    /// Returns the part of a given-back lease that masters may have missed.
     pub fn owed(&self, rules: &Rules) -> Option<Owed> {
         self.kind.owed(self.on(rules))
     }
 
-    /// Returns what to keep for a master that could not be told to take the effect of `round` back, if anything.
+    /// Returns the debt to keep for a master that did not receive the take-back of `round`, if there is one.
     pub fn debt(&self, rules: &Rules, round: u8) -> Option<Debt> {
         let (value, end) = self.kind.value(rules, round)?;
         let over = OverLease::Value(value.into());

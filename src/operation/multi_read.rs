@@ -1,5 +1,7 @@
-//! Reading several keys at one moment (`MGET`, `EXISTS`, `TOUCH`): of each what a quorum shows, as [`super::read`] does, and of
-//! registers only what two looks in a row show, or all masters ([`Moment`]). A lease counts by itself.
+//! Reading several keys at one moment (`MGET`, `EXISTS`, `TOUCH`).
+//!
+//! Each key's value is the one that a quorum shows, as in [`super::read`]. For registers, only values shown by two
+//! looks in a row, or by all masters, count ([`Moment`]). A lease counts by itself.
 
 use std::collections::HashMap;
 
@@ -23,12 +25,12 @@ use crate::resp::flat;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// What the client wants to know.
+/// The client's question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// `MGET`: the strings.
     Values,
-    /// `EXISTS`, `TOUCH`: how many are there.
+    /// `EXISTS`, `TOUCH`: the number of keys that exist.
     Count,
 }
 
@@ -36,22 +38,22 @@ pub enum Question {
 #[derive(Debug)]
 pub struct Several {
     question: Question,
-    /// Each once.
+    /// The keys, without duplicates.
     keys: Box<[Box<[u8]>]>,
-    /// Which of them each word of the client names.
+    /// For each word of the client, the index of its key.
     named: Box<[usize]>,
     readings: Vec<Reading<FlushedBallot, Bytes>>,
-    /// What each master has of each key.
+    /// Each master's value of each key.
     held: Vec<(MasterId, Vec<Option<Held>>)>,
     moment: Moment<Vec<Option<FlushedBallot>>>,
-    /// How often they have been read in vain.
+    /// Number of inconclusive reads.
     tried: u8,
     discarded: Discarded,
     trouble: Trouble,
 }
 
 impl Several {
-    /// A read of these keys that nobody was asked for yet.
+    /// Creates a read of these keys that has not been sent yet.
     pub fn new<'a>(question: Question, words: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut keys, mut places) = (Vec::<Box<[u8]>>::new(), HashMap::new());
         let place = |word: &'a [u8]| {
@@ -96,7 +98,7 @@ impl Several {
         verdicts.map_or(Looked::WAIT, |verdicts| self.decided(rules, &verdicts))
     }
 
-    /// Who is silent is waited for as by who reads a single key.
+    /// Waits for silent masters like a read of a single key.
     fn waited(&mut self, rules: &Rules, is_last: bool) -> Looked {
         if self.readings.is_empty() {
             return Looked::WAIT;
@@ -110,7 +112,7 @@ impl Several {
         if verdicts.iter().any(waits) { Looked::WAIT } else { self.decided(rules, &verdicts) }
     }
 
-    /// What a master shows of each key; `None`: nothing that counts.
+    /// Returns what a master shows of each key, or `None` if the answer does not count.
     fn seen(&self, raw: &[u8], now_us: u64) -> Option<Vec<Seen>> {
         let replies = flat::items(raw)?;
         match self.question {
@@ -146,7 +148,7 @@ impl Several {
                     false => Looked::Settle(self.program(rules)),
                 }
             }
-            // A lock that changes hands must not be seen absent in between.
+            // A lock that changes hands must not appear absent in between.
             () if any(|it| matches!(it, Verdict::Contested | Verdict::Undecided))
                 && rules.may_try_again(self.tried) =>
             {
@@ -210,7 +212,7 @@ impl Several {
         self.trouble.undecided(rules, answered.unwrap_or(0))
     }
 
-    /// The command as a program.
+    /// Returns the command as a program.
     fn program(&self, rules: &Rules) -> Box<Program> {
         let verb: &[u8] = match self.question {
             Question::Values => b"MGET",
@@ -252,7 +254,7 @@ impl Behaviour for Several {
         snapshot::end(out);
     }
 
-    /// How many replies come before the one that counts.
+    /// Returns how many replies precede the one that counts.
     fn parts(&self) -> usize {
         match self.question {
             Question::Values => 0,

@@ -1,7 +1,7 @@
-//! What runs on registers instead of an operation on a lease, when masters say that the key is no lease.
+//! Programs on registers that replace an operation on a lease, when masters report that the key is no lease.
 //!
-//! What the operation has done until then it has done to a lease that no quorum holds: taken it back, given it back or
-//! prolonged it. So the program runs on what the masters hold now, and its reply is the whole answer.
+//! Until then the operation has affected only a lease that no quorum holds: it took it back, gave it back or prolonged
+//! it. So the program runs on what the masters hold now, and its reply is the whole answer.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::lua::residents::Residents;
 use crate::lua::{Script, library};
 use crate::resp::reply::Reply;
 
-/// A script that a client has called for one key.
+/// A client's script call on one key.
 #[derive(Debug)]
 pub struct ScriptCall {
     script: Arc<Script>,
@@ -29,9 +29,9 @@ pub struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// The script, called with these arguments by a user who is kept to these rules.
+    /// Creates a call of the script with these arguments, by a user limited to these rules.
     pub fn new(script: Arc<Script>, guard: Option<Arc<Guard>>, argv: &[&[u8]]) -> Self {
-        // Room for the words around them as well.
+        // Includes room for the encoding around the words.
         let bytes = argv.iter().map(|word| word.len() + 16).sum();
         let mut encoded = Vec::with_capacity(bytes);
         argv.iter().for_each(|word| request::word(&mut encoded, word));
@@ -39,7 +39,7 @@ impl ScriptCall {
     }
 }
 
-/// What is run.
+/// The program to run.
 #[derive(Debug)]
 pub enum Instead<'a> {
     /// The client's script.
@@ -48,9 +48,9 @@ pub enum Instead<'a> {
     Take {
         /// The client's token.
         token: &'a [u8],
-        /// As asked, in milliseconds; `None`: for ever.
+        /// As requested, in milliseconds; `None`: no expiry.
         ttl_ms: Option<i64>,
-        /// Whether the reply is that of `SETNX`: a number.
+        /// Whether to reply like `SETNX`: with a number.
         is_counted: bool,
     },
     /// `DEL key`
@@ -59,7 +59,7 @@ pub enum Instead<'a> {
     GiveBack(&'a [u8]),
 }
 
-/// What is done with the register of libraries.
+/// A change to the register of libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterChange {
     /// See [`library::STORE`].
@@ -70,7 +70,7 @@ pub enum RegisterChange {
     Flush,
 }
 
-/// The texts of which programs are made.
+/// Texts from which programs are built.
 pub struct Texts {
     ttls: Ttls,
     residents: Arc<Residents>,
@@ -88,7 +88,7 @@ impl fmt::Debug for Texts {
 }
 
 impl Texts {
-    /// Those that treat times to live so, of which masters keep some.
+    /// Creates the texts with these rules for TTLs; masters keep some of them resident.
     pub fn new(ttls: Ttls, residents: Arc<Residents>) -> Self {
         Self {
             ttls,
@@ -101,7 +101,8 @@ impl Texts {
         }
     }
 
-    /// What takes a key that is free for ever (`SET NX`): no lease has no end. With `is_counted` it replies as `SETNX` does.
+    /// Returns the program that takes a free key without expiry (`SET NX`): every lease has an end. With `is_counted`
+    /// it replies like `SETNX`.
     pub fn taking_for_ever(
         &self,
         name: (u32, &[u8]),
@@ -112,7 +113,7 @@ impl Texts {
         self.program(&Instead::Take { token, ttl_ms: None, is_counted }, name, turn)
     }
 
-    /// The program on `key`, whose fingerprint is `turn`, in database `db`.
+    /// Returns the program on `key`, whose fingerprint is `turn`, in database `db`.
     pub(super) fn program(
         &self,
         instead: &Instead<'_>,
@@ -146,16 +147,16 @@ impl Texts {
         }
     }
 
-    /// What lets its keys end `ARGV[1]` milliseconds later: all of them in the selected database, or each in that which the
-    /// next arguments say.
+    /// Returns the text that extends its keys' lives by `ARGV[1]` milliseconds: all in the selected database, or each
+    /// in the database given by the next arguments.
     pub(super) fn putting_off(&self, is_here: bool) -> Arc<Text> {
         let script = if is_here { PUT_OFF } else { PUT_OFF_ELSEWHERE };
-        // From now on it may be a moment more than clients may ask for.
+        // The result may slightly exceed the limit for clients.
         let ttls = Ttls { longest: None, ..self.ttls };
         ours(&self.put_off[usize::from(is_here)], script, ttls)
     }
 
-    /// What changes the register of libraries.
+    /// Returns the text that changes the register of libraries.
     pub fn changing_libraries(&self, change: RegisterChange) -> Arc<Text> {
         let script = match change {
             RegisterChange::Store => library::STORE,
@@ -165,8 +166,8 @@ impl Texts {
         self.ours(&self.libraries[change as usize], script)
     }
 
-    /// What runs the command of this name on its one key, with the rest of its words as arguments: of the way around a program
-    /// it takes less than a transaction.
+    /// Returns the text that runs the named command on its one key, with the command's other words as arguments. It has
+    /// less overhead than a transaction.
     pub fn of_command(&self, name: &'static str) -> Arc<Text> {
         let text = || {
             let script = adding(name);
@@ -175,12 +176,12 @@ impl Texts {
         Arc::clone(self.commands.borrow_mut().entry(name).or_insert_with(text))
     }
 
-    /// What tells which functions a library registers.
+    /// Returns the text that lists the functions a library registers.
     pub fn registration(&self, code: &[u8], guard: Option<&Guard>) -> Arc<Text> {
         Arc::new(Text::registration(code, self.ttls, guard))
     }
 
-    /// Who runs a text on masters that do not keep it.
+    /// Returns the runner for a text on masters that do not keep it.
     pub fn runner_of(&self, text: &Arc<Text>) -> Option<Arc<Text>> {
         self.residents.runner_of(text)
     }
@@ -196,7 +197,7 @@ fn ours(made: &OnceCell<Arc<Text>>, script: &[u8], ttls: Ttls) -> Arc<Text> {
 }
 
 impl Instead<'_> {
-    /// Appends the arguments, and says how many they are.
+    /// Appends the arguments and returns their number.
     fn append(&self, words: &mut Vec<u8>, db: u32, key: &[u8]) -> usize {
         let mut ttl = Number::default();
         match self {
@@ -227,7 +228,8 @@ impl Instead<'_> {
     }
 }
 
-/// The script of one command that adds to its key. Integers beyond what Lua can hold are the values that they are stored as.
+/// Returns the script of one command that adds to its key. Integers beyond Lua's precision are replaced by their stored
+/// values.
 fn adding(name: &str) -> Vec<u8> {
     let stored = match name {
         "incr" | "incrby" | "decr" | "decrby" => "redis.call('get', KEYS[1])",
@@ -244,7 +246,8 @@ return reply"
     .into()
 }
 
-/// Appends the arguments of a transaction of one command that watches nothing. No protocol has another form of its reply.
+/// Appends the arguments of a transaction that has one command and no watched keys. Its reply has the same form in
+/// every protocol version.
 fn append_command(words: &mut Vec<u8>, db: u32, command: &[&[u8]]) -> usize {
     let (mut number, mut count) = (Number::default(), Number::default());
     let head: [&[u8]; 3] = [b"2", number.digits(db.into()), count.digits(command.len() as i64)];
@@ -252,8 +255,8 @@ fn append_command(words: &mut Vec<u8>, db: u32, command: &[&[u8]]) -> usize {
     head.len() + command.len()
 }
 
-/// `SET NX` that writes nothing where it does nothing: a register is accepted anew by whatever calls a command that
-/// writes, and stamps remember only the last few of those.
+/// `SET NX` that writes nothing if the key exists. Any call of a write command causes a register to be accepted anew,
+/// and stamps remember only the last few.
 const TAKE: &[u8] = b"local is_taken = redis.call('EXISTS', KEYS[1]) == 0
 if is_taken and ARGV[2] == '' then
   is_taken = redis.call('SET', KEYS[1], ARGV[1], 'NX')
@@ -265,14 +268,14 @@ if ARGV[3] == '1' then
 end
 return is_taken";
 
-/// `DELIFEQ`, with its own words for what is no string.
+/// `DELIFEQ`, with its own reply for values other than strings.
 const GIVE_BACK: &[u8] = b"local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
   return value
 end
 return value == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
 
-/// Of programs that are answered late ([`super::program`]).
+/// Extends expiries for programs whose replies are late ([`super::program`]).
 const PUT_OFF: &[u8] = b"for at = 1, #KEYS do
   local left = redis.call('PTTL', KEYS[at])
   if left > 0 then
@@ -280,7 +283,7 @@ const PUT_OFF: &[u8] = b"for at = 1, #KEYS do
   end
 end";
 
-/// The same, in several databases.
+/// [`PUT_OFF`] across several databases.
 const PUT_OFF_ELSEWHERE: &[u8] = b"for at = 1, #KEYS do
   redis.call('SELECT', ARGV[at + 1])
   local left = redis.call('PTTL', KEYS[at])

@@ -1,25 +1,25 @@
-//! The tags of the leases that were granted last, by the fingerprints of the leases.
+//! Tags of the most recently granted leases, by the fingerprints of the leases.
 //!
-//! Most grants are looked up once, at their release, and many never. So a grant is written behind the last one, where
-//! the cache is warm, and gets its place in the index when something is looked up.
+//! Most grants are looked up once, at their release, and many never. So a grant is written after the previous one,
+//! where the cache is warm, and enters the index only at the next lookup.
 
 use crate::decision::lease::attempt::Tag;
 
-/// Leases that are remembered. A release of one that is not asks the masters first which attempt it is.
+/// Maximum leases remembered. Releasing any other lease first asks the masters for its attempt.
 pub(super) const LEASES: usize = 1 << 14;
 
-/// Places of the index. A lease takes the place of another whose fingerprint has the same last bits.
+/// Slots of the index. A lease evicts another whose fingerprint ends in the same bits.
 const PLACES: usize = 2 * LEASES;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Granted {
-    /// The oldest is overwritten.
+    /// A ring: the oldest is overwritten.
     leases: Box<[(u64, Tag)]>,
-    /// How many were ever granted, and how many of them have had their place in the index.
+    /// Number of leases ever granted; `indexed` counts those that have entered the index.
     count: usize,
     indexed: usize,
-    /// Where a lease is among `leases`, if it is still there.
+    /// Position of a lease in `leases`, if it is still there.
     index: Box<[u16]>,
 }
 
@@ -35,13 +35,13 @@ impl Default for Granted {
 }
 
 impl Granted {
-    /// A quorum holds the lease with this fingerprint under this tag.
+    /// Remembers that a quorum holds the lease with this fingerprint under this tag.
     pub(super) fn remember(&mut self, lease: u64, tag: Tag) {
         self.leases[self.count % LEASES] = (lease, tag);
         self.count += 1;
     }
 
-    /// The tag under which the lease was remembered last, and forgets it.
+    /// Returns the tag under which the lease was last remembered, and forgets it.
     pub(super) fn take(&mut self, lease: u64) -> Option<Tag> {
         self.catch_up();
         let known = &mut self.leases[usize::from(self.index[place(lease)])];
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(granted.take(5), Some(tag(3)));
     }
 
-    /// Also when nothing was looked up for so long that all of them were overwritten more than once.
+    /// Holds even if nothing was looked up until all slots were overwritten more than once.
     #[test]
     fn the_leases_granted_last_are_known() {
         let mut granted = Granted::default();

@@ -1,4 +1,4 @@
-//! When an operation on a lease goes on as a program, and when it is decided as a lease's all the same.
+//! When an operation on a lease continues as a program, and when it is still decided as a lease.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn tag() -> Tag {
     Attempt::new(WorkerId::new(1), 7).fresh()
 }
 
-/// An operation that was sent to all masters, and is answered at that moment.
+/// An operation that was sent to all masters, all answered at that moment.
 struct Sent {
     rules: Rules,
     operation: Operation,
@@ -44,7 +44,7 @@ impl Sent {
         self.operation.received(&self.rules, received).then
     }
 
-    /// What is to be done after the last of these, from the first masters of the list.
+    /// Returns the step after the last of these answers, from the first masters of the list.
     fn answers(&mut self, answers: &[Answer<'_>]) -> Then {
         let answer = |(master, answer)| self.answer(master, Some(answer));
         answers.iter().enumerate().map(answer).last().expect("an answer")
@@ -64,13 +64,13 @@ fn deletion() -> Sent {
     Sent::of(Kind::Delete(Box::default()))
 }
 
-/// Of a lease that another worker granted.
+/// Gives back a lease that another worker granted.
 fn giving_back() -> Sent {
     let replies = Answers::Usual(release::Replies::COUNTING);
     Sent::of(Kind::Release(Release::new((*b"mine").into(), replies)))
 }
 
-/// Of one that this worker granted: it is told to delete at once.
+/// Gives back a lease that this worker granted: masters receive the delete at once.
 fn giving_back_its_own() -> Sent {
     let rules = Rules::for_tests();
     let tag = rules.leases.next_attempt().fresh();
@@ -128,7 +128,7 @@ fn a_lease_that_one_master_shows_beside_a_stamp_is_left_alone() {
     }
 }
 
-/// Others have made a register of it meanwhile: one deleted copy does not say that it is gone.
+/// Others have meanwhile made it a register: one deleted copy does not prove that it is gone.
 #[test]
 fn what_was_deleted_on_one_master_alone_may_live_on_as_a_register() {
     let header = attempt::header(tag());
@@ -170,7 +170,7 @@ fn a_claim_is_refused_by_leases_and_goes_on_beside_anything_else() {
     assert_otherwise(split.answer(2, Some(&lease)));
 }
 
-/// Late answers to the operation before are none to the program, which begins with requests of its own.
+/// Late answers to the previous operation must not count for the program, which sends its own requests.
 #[test]
 fn a_program_has_other_rounds_than_what_it_is_run_instead_of() {
     for mut sent in [deletion(), giving_back(), claim()] {
