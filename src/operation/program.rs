@@ -1,5 +1,5 @@
-//! Running a script, a transaction, or one command of a type that only scripts know: on all masters,
-//! each of which says what it answers and what has changed.
+//! Running a script, a transaction, or one command of a type that only scripts can handle. It runs on all masters, each
+//! of which reports its reply and changes.
 
 mod dating;
 mod message;
@@ -41,68 +41,69 @@ use crate::resp::reply::{Done, Protocol, Reply};
 use crate::time::clock::Instant;
 pub use message::Message;
 
-/// What masters are asked to run.
+/// A call for masters to run.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The text.
     pub text: Arc<Text>,
-    /// Who runs it on masters that do not keep it.
+    /// The text that runs it on masters that do not keep it.
     pub runner: Option<Arc<Text>>,
-    /// Whether it must not change anything (`EVAL_RO`).
+    /// Whether changes are forbidden (`EVAL_RO`).
     pub read_only: bool,
     /// The number of keys, the keys and the arguments, encoded.
     pub words: Vec<u8>,
-    /// How many words that is.
+    /// The number of these words.
     pub count: usize,
-    /// Fingerprints of the keys, for their turns.
+    /// Fingerprints of the keys, for turns on them.
     pub keys: Vec<u64>,
-    /// Keys that must hold what they held when they were watched.
+    /// Keys whose contents must not have changed since they were watched.
     pub watched: Vec<(Place, Option<ContentName>)>,
-    /// The databases of its keys, to which the text goes itself; none: they are in the one that its client has selected.
+    /// Databases of the keys, if the text itself switches between them. Empty: all keys are in the client's selected
+    /// database.
     pub dbs: Vec<u16>,
 }
 
-/// How the reply gets to the client.
+/// How the masters' reply is turned into the client's.
 #[derive(Debug)]
 pub enum ProgramShape {
-    /// As the script gave it.
+    /// A script's reply, unchanged.
     Script,
-    /// Of the only command in a transaction.
+    /// The reply to the only command in a transaction.
     Command(Rendering),
-    /// Of a `MULTI`.
+    /// The replies of a `MULTI`.
     Transaction(Executing),
 }
 
-/// What is made of the reply to one command: some cannot be run by a script under their own name, and
-/// Lua knows only one null.
+/// Conversion of the reply to one command. Scripts cannot run some commands under their own names, and Lua has only one
+/// null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendering {
-    /// Nothing.
+    /// No conversion.
     AsIs,
-    /// As the proxy itself says what it is: numbers and null.
+    /// Numbers and null become the proxy's own replies.
     Own,
-    /// The same, and null where the key has another type.
+    /// Like [`Own`](Self::Own), with null if the key has another type.
     OwnOrNil,
-    /// Its null is that of an array.
+    /// Null becomes a null array.
     NullArray,
-    /// `LMPOP` ran for `BLPOP`: `[key, [element]]` becomes `[key, element]`.
+    /// Reply of `LMPOP`, which ran for `BLPOP`: `[key, [element]]` becomes `[key, element]`.
     ListPop,
-    /// Streams with their entries, for a client that speaks this protocol.
+    /// Streams with their entries, in this protocol version.
     Streams(Protocol),
-    /// `ZMPOP` ran for `BZPOPMIN`: `[key, [[member, score]]]` becomes `[key, member, score]`.
+    /// Reply of `ZMPOP`, which ran for `BZPOPMIN`: `[key, [[member, score]]]` becomes `[key, member, score]`.
     ScorePop,
 }
 
 /// The commands of a `MULTI`.
 #[derive(Debug)]
 pub struct Executing {
-    /// With their places in the table.
+    /// Each with its index in the table of commands.
     pub queued: Vec<(u16, Queued)>,
-    /// Where it leaves the database that it has selected.
+    /// Receives the database that the transaction selected.
     pub chosen_db: Rc<Cell<Option<u32>>>,
-    /// Some are [`Queued::Own`].
+    /// Whether some are [`Queued::Own`].
     pub has_own: bool,
-    /// What replies take that are known, and requests that are answered here.
+    /// Bytes held by known replies and by requests that the proxy answers itself.
     pub held: usize,
 }
 
@@ -111,13 +112,13 @@ pub struct Executing {
 pub enum Queued {
     /// The next of the masters' answers.
     Asked(Rendering),
-    /// The next of the masters' answers, to this script, which clients may call by its SHA1 from then on.
+    /// The next of the masters' answers, to this script. Clients may call it by its SHA1 from then on.
     Script(Arc<Script>),
-    /// The next of the masters' answers, after which this database is the selected one.
+    /// The next of the masters' answers, after which this database is selected.
     Select(u32),
-    /// Known already.
+    /// A reply that is already known.
     Known(Reply),
-    /// The proxy answers this request itself, but not before the masters have answered the others.
+    /// A request that the proxy answers itself, once the masters have answered the others.
     Own(Box<[u8]>),
 }
 
@@ -126,48 +127,51 @@ pub enum Queued {
 pub struct Program {
     call: Call,
     shape: ProgramShape,
-    /// The same in words, if that is known already.
+    /// The call as a job, if already built.
     job: Option<Box<Job>>,
     run: Option<Run>,
-    /// The number of the round before its first: answers to another operation, which it is run instead of, are none to it.
+    /// Number of the round before its first, so that answers to an operation that it replaces are not taken for its
+    /// own.
     before: u8,
-    /// The edition of the roster under which it was sent last.
+    /// The roster edition under which it was last sent.
     edition: u64,
-    /// The database that its client has selected.
+    /// The database selected by its client.
     db: u32,
-    /// What is sent next, or was sent last.
+    /// The next or latest request.
     words: Option<RequestWords>,
-    /// What it belongs to, by the masters that have not answered it.
+    /// Masters that have yet to answer that request, with its token.
     awaited: Awaited,
-    /// A pause is over, or there was none yet.
+    /// Whether to start over: a pause has ended.
     begins_again: bool,
-    /// It has been refused before.
+    /// Whether it was refused before.
     was_refused: bool,
-    /// What is answered where a quorum does not tell what the key holds; `None`: that is waited for.
+    /// The reply if no quorum agrees on the key's contents; `None`: wait for one.
     refused: Option<Reply>,
-    /// How often that was so.
+    /// How often no quorum agreed.
     splits: u8,
-    /// It begins with a prepare, whatever this worker holds.
+    /// Whether it begins with a prepare, whatever this worker holds.
     is_fresh: bool,
-    /// How many keys it takes turns on, or has just come to: its script, or a group that one of them was changed with.
+    /// Number of keys on which it takes turns or that it has just reached, by its script or through a group of keys
+    /// changed together.
     looks_at: usize,
-    /// When a master has answered last.
+    /// When a master last answered.
     heard: Option<Instant>,
-    /// What has changed: nothing, before it ran.
+    /// Whether it has changed anything; false until it has run.
     has_changed: bool,
-    /// A part of what it is run instead of was done. Where it changes nothing, that part may have been all there was.
+    /// Whether part of the operation that it replaces was done. If the program then changes nothing, that part may have
+    /// been the whole effect.
     is_begun: bool,
     messages: Vec<Message>,
-    /// What its client wants of a lock, if that is to be done elsewhere, too.
+    /// The client's intention for a lock, if it must also be applied elsewhere.
     wish: Option<Box<LockRequest>>,
     trouble: Trouble,
-    /// It has run, and its ends are put off before its client hears of it.
+    /// Set once it has run, while its expiries are extended before the client gets the reply.
     dating: Option<Box<Dating>>,
     rounds: Rounds,
 }
 
 impl Program {
-    /// A program that nobody was asked about yet.
+    /// Creates a program that has not been sent yet.
     pub fn new(mut call: Call, shape: ProgramShape) -> Self {
         call.keys.sort_unstable();
         call.keys.dedup();
@@ -198,53 +202,53 @@ impl Program {
         }
     }
 
-    /// Lets a quorum agree first on what its keys hold, and accept what has ended.
+    /// Makes a quorum first agree on its keys' contents, and accept expiries that have passed.
     pub(super) fn fresh(self) -> Self {
         Self { is_fresh: true, ..self }
     }
 
-    /// Answers with `refused` where votes are split: a claim, whose client comes again.
+    /// Replies with `refused` to split votes. For a claim, whose client will try again.
     pub(super) fn or_refused(self, refused: Reply) -> Self {
         Self { refused: Some(refused), ..self }
     }
 
-    /// The same, instead of an operation whose last round was `round`.
+    /// Numbers its rounds after `round`, the last of the operation that it replaces.
     pub(super) fn after(self, round: u8) -> Self {
         Self { before: round.wrapping_add(1), ..self }
     }
 
-    /// A part of what it is run instead of was done, or not.
+    /// Records whether part of the operation that it replaces was done.
     pub(super) fn begun(self, is_begun: bool) -> Self {
         Self { is_begun, ..self }
     }
 
-    /// What its client wants of a lock.
+    /// Records its client's intention for a lock.
     pub(super) fn set_wish(&mut self, wish: LockRequest) {
         self.wish = Some(Box::new(wish));
     }
 
-    /// What masters must know by its SHA1.
+    /// Returns the text that masters must know by its SHA1.
     pub(super) fn text(&self) -> Option<Arc<Text>> {
         self.words.as_ref()?.text().cloned()
     }
 
-    /// What is sent, if that may be along with others.
+    /// Returns the request, if it may be sent together with others.
     pub(super) fn member(&self) -> Option<PackMember> {
         self.words.as_ref()?.member()
     }
 
-    /// Whether it stands in one line with all else that uses its key. A transaction may select another
-    /// database for what comes after it.
+    /// Whether it queues with all other operations on its key. A transaction does not, as it may select another
+    /// database for later requests.
     pub(super) fn has_one_key(&self) -> bool {
         self.call.keys.len() == 1 && !matches!(self.shape, ProgramShape::Transaction(..))
     }
 
-    /// What is run now.
+    /// Returns the call being run.
     fn call_now(&self) -> &Call {
         self.dating.as_ref().map_or(&self.call, |dating| &dating.call)
     }
 
-    /// One master has answered what was sent before this round, or will not.
+    /// Processes a master's answer, or the loss of its link, for a request sent before this round.
     fn received_late(&mut self, received: Received<'_>) {
         let Received { master, round, raw, .. } = received;
         match (&mut self.dating, &mut self.run) {
@@ -270,7 +274,8 @@ impl Program {
                     false => Then::Ask,
                 }
             }
-            // The first time at once: what became of it is soon not known any more. Who loses again lets others go first.
+            // Retry at once the first time, as the winner's outcome is soon forgotten. After another loss, let others
+            // go first.
             RunStep::Pause => {
                 if let Some(refused) = self.refused_for_good(rules) {
                     return Next::reply(refused);
@@ -293,7 +298,8 @@ impl Program {
         })
     }
 
-    /// Whether it may run once more although nobody can tell its reply: it has only read.
+    /// Prepares to run once more a program whose reply cannot be determined. Returns whether that is possible: it must
+    /// only have read.
     fn runs_anew(&mut self) -> bool {
         if self.dating.is_some() || self.may_write() {
             return false;
@@ -301,7 +307,7 @@ impl Program {
         self.take_run().is_some()
     }
 
-    /// Ends what runs, so that another one can begin. Rounds are counted on.
+    /// Ends the current run, so that another can begin. Round numbers continue.
     fn take_run(&mut self) -> Option<Run> {
         self.before = self.round();
         self.run.take()
@@ -316,7 +322,7 @@ impl Program {
         (!rules.may_try_again(self.splits)).then(|| refused.clone())
     }
 
-    /// What its client is told; `None`: something else comes first.
+    /// Returns the client's reply, or `None` if another step comes first.
     fn reply(&mut self, rules: &Rules, outcome: Outcome<Job>) -> Option<Reply> {
         if let Some(run) = &self.run {
             rules.registers.keep(self.edition, run.left(), told(run, &self.awaited));
@@ -357,7 +363,7 @@ impl Program {
         self.as_far_as_known(self.trouble.undecided(rules, rules.quorum.needed()))
     }
 
-    /// The same as [`Program::as_known`], where a master's own error may be why.
+    /// Like [`Program::as_known`], for replies that a master's own error may have caused.
     fn as_far_as_known(&self, reply: Reply) -> Reply {
         if self.may_be_done() { self.trouble.unknown(reply) } else { reply }
     }
@@ -370,7 +376,7 @@ impl Program {
         !self.is_fresh && self.call.may_write()
     }
 
-    /// How it ran, or runs.
+    /// Returns its own run, finished or not.
     fn own_run(&self) -> Option<&Run> {
         self.dating.as_ref().map(|dating| &dating.run).or(self.run.as_ref())
     }
@@ -396,7 +402,7 @@ impl Behaviour for Program {
         }
     }
 
-    /// How large its arguments are: those of a transaction are all that was queued.
+    /// Returns the size of its arguments. Those of a transaction include everything queued.
     fn request_bytes(&self) -> usize {
         let handed = self.call.runner.iter().map(|_| self.call.text.code().len());
         let queued = match &self.shape {
@@ -406,12 +412,12 @@ impl Behaviour for Program {
         self.call.words.len() + handed.sum::<usize>() + queued
     }
 
-    /// Whether a part of the reply is made here when the masters have answered.
+    /// Whether part of the reply is made here once the masters have answered.
     fn has_own_part(&self) -> bool {
         matches!(&self.shape, ProgramShape::Transaction(executing) if executing.has_own)
     }
 
-    /// The keys whose turns it takes: two programs of one worker do not run into each other.
+    /// Returns the keys on which it takes turns, so that programs of one worker do not collide.
     fn turns(&self) -> &[u64] {
         &self.call.keys
     }
@@ -420,8 +426,8 @@ impl Behaviour for Program {
         self.before.wrapping_add(self.run.as_ref().map_or(0, Run::round) as u8)
     }
 
-    /// A round begins: what was decided to be sent, or a new attempt. Promises end with the edition that they were given
-    /// under, and what is built on them is not sent any more.
+    /// Begins a round with the decided request or a new attempt. Promises end with the roster edition in which they
+    /// were given; requests that rely on them are no longer sent.
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
         let On { rules, db, .. } = on;
         let now_us = rules.unix_time.micros() as u64;
@@ -435,7 +441,7 @@ impl Behaviour for Program {
                     RunWorker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
                 let job = self.job.take();
                 let job = job.map_or_else(|| self.call_now().job(db), |job| *job);
-                // What is expected of keys is compared with what a prepare finds.
+                // Expectations about keys are checked against the results of a prepare.
                 let is_held = !self.is_fresh && job.watched.is_empty();
                 let needed = match job.needs_all() {
                     true => asked.voters.without(rules.registers.silent()),
@@ -462,8 +468,8 @@ impl Behaviour for Program {
         self.call_now().text.runs();
     }
 
-    /// The keys of one that is about to be sent, if masters may still say that they hold what the last programs on these keys have
-    /// left, and it is sent only where all hold it.
+    /// Returns the keys of a program about to be sent that must wait. It runs only where all masters hold the results
+    /// of earlier programs on these keys, and some may still confirm that they do.
     fn waits_for_holders(&mut self, on: On<'_>) -> Option<&[Place]> {
         let On { rules, db, .. } = on;
         if self.run.is_some() || self.is_fresh || self.call.keys.len() < 2 {
@@ -474,7 +480,7 @@ impl Behaviour for Program {
         is_waiting.then_some(&job.places)
     }
 
-    /// Whether what it runs on is to be held by all masters that answer.
+    /// Whether all masters that answer must hold the state on which it runs.
     fn needs_all(&self) -> bool {
         self.run.as_ref().is_some_and(Run::needs_all)
     }
@@ -485,7 +491,7 @@ impl Behaviour for Program {
         }
     }
 
-    /// One master has answered, or will not.
+    /// Processes a master's answer, or the loss of its link.
     fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
         let On { rules, .. } = on;
         let Received { master, answer, raw, now, .. } = received;
@@ -510,7 +516,7 @@ impl Behaviour for Program {
         }
         if step == RunStep::Wait && self.awaited.is_empty() {
             step = run.all_others_are_lost();
-            // Connections are not back at once.
+            // Reconnecting takes a while.
             self.was_refused |= step == RunStep::Pause;
         } else if step == RunStep::Wait
             && self.awaited.masters().without(rules.registers.silent()).is_empty()
@@ -536,12 +542,13 @@ impl Behaviour for Program {
         }
     }
 
-    /// What its client is told instead of this: clients that repeat what was not done must not repeat what may have been.
+    /// Returns the reply to send instead of this one. Clients that retry failed requests must not retry one that may
+    /// have been done.
     fn as_known(&self, reply: Reply) -> Reply {
         if self.may_be_done() { verdict::unknown(reply) } else { reply }
     }
 
-    /// All keys that it looks at now.
+    /// Returns all keys involved at present.
     fn come_to(&self) -> &[Place] {
         self.run.as_ref().map_or(&[], Run::looked_at)
     }
@@ -554,18 +561,18 @@ impl Behaviour for Program {
         self.begins_again = true;
     }
 
-    /// What it wants to publish.
+    /// Returns the messages that it publishes.
     fn messages(&self) -> Vec<Message> {
         self.messages.clone()
     }
 
-    /// Whether it has changed something.
+    /// Whether it has made a change.
     fn has_changed(&self) -> bool {
         self.has_changed
     }
 
-    /// What masters may have missed of it that still hold the lease which it has taken over on a quorum. They are told when
-    /// they have had the time to catch up: until then that lease may be what lets them.
+    /// Returns the debt to masters that still hold the lease which the program has taken over on a quorum. It is
+    /// delivered only after they have had time to catch up: until then, that lease may be what lets them.
     fn owed(&self, on: On<'_>) -> Option<Owed> {
         let On { rules, db, key } = on;
         let run = self.own_run().filter(|_| self.has_changed)?;
@@ -580,13 +587,13 @@ impl Behaviour for Program {
         Some(Owed { attempt, now: MasterSet::EMPTY, later, end })
     }
 
-    /// What masters have answered differently although they held the same: the script, and its keys.
+    /// Returns the script and its keys if masters gave different answers although they held the same.
     fn differing(&self) -> Option<(Arc<Text>, Vec<Place>)> {
         let job = self.run.as_ref().and_then(Run::differing)?;
         Some((Arc::clone(&job.program), job.places.clone()))
     }
 
-    /// Keys of which some masters may not hold what the others do, and those masters.
+    /// Returns keys that some masters may not hold as the others do, and those masters.
     fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
         match &self.dating {
             Some(dating) => dating.behind(self.run.as_ref()),
@@ -594,26 +601,26 @@ impl Behaviour for Program {
         }
     }
 
-    /// What all masters hold now, if their stamps are long.
+    /// Returns the keys that all masters hold now, if their stamps are long.
     fn decided(&self) -> Option<Vec<(Place, Ballot)>> {
         self.run.as_ref().and_then(Run::decided)
     }
 
-    /// Ends one that goes on as it came to a key that it has not declared.
+    /// Stops a program from continuing with an undeclared key that it has reached.
     fn give_up_widening(&mut self) -> Option<Reply> {
         let run = self.run.as_mut().filter(|run| run.is_widened())?;
         run.give_up();
         Some(verdict::undeclared_without_end())
     }
 
-    /// Whether it is refused for the number of its keys.
+    /// Whether it is rejected for its number of keys.
     fn has_too_many_keys(&self) -> bool {
         self.call.writes_too_many_keys()
     }
 
     fn changed_keys(&self, _: On<'_>) -> Vec<(u32, Vec<u8>)> {
         let places = self.own_run().into_iter().filter(|_| self.has_changed).flat_map(Run::places);
-        // Those that were only watched are no different.
+        // Keys that were only watched have not changed.
         let is_only_watched = |place: &Place| {
             let is_watched = self.call.watched.iter().any(|(watched, _)| watched == place);
             is_watched && !self.call.names(place)
@@ -624,7 +631,7 @@ impl Behaviour for Program {
 }
 
 impl Call {
-    /// A call with these keys and arguments; `turns` are the fingerprints of the keys whose turn it waits for.
+    /// Creates a call with these keys and arguments; `turns` are the fingerprints of the keys on which it takes turns.
     pub fn new<'k, 'a>(
         text: Arc<Text>,
         runner: Option<Arc<Text>>,
@@ -643,7 +650,7 @@ impl Call {
         Self { text, runner, read_only: false, words, count, keys: turns, watched, dbs }
     }
 
-    /// Whether this is one of its keys.
+    /// Whether `place` is one of its keys.
     fn names(&self, place: &Place) -> bool {
         self.key_names().any(|key| *key == place.key)
     }
@@ -659,13 +666,13 @@ impl Call {
     }
 
     fn writes_too_many_keys(&self) -> bool {
-        // Few calls name so many that it matters whether some are the same.
+        // Few calls have enough keys for duplicates to matter.
         self.may_write()
             && register::are_too_many(self.key_names())
             && register::are_too_many(self.different_keys().into_iter().map(|(_, key)| key))
     }
 
-    /// Its keys, each once in each database.
+    /// Returns its keys, each once per database.
     fn different_keys(&self) -> HashSet<(Option<&u16>, &[u8])> {
         self.key_names().enumerate().map(|(at, key)| (self.dbs.get(at), key)).collect()
     }
@@ -693,12 +700,12 @@ impl Call {
     }
 }
 
-/// Who has what it has left.
+/// Returns the masters that hold its result, and those yet to answer.
 fn told(run: &Run, awaited: &Awaited) -> Told {
     Told { holders: run.left_on(), awaited: awaited.masters() }
 }
 
-/// Returns them in their order, each once. Most calls have one or two.
+/// Returns the places in order, without duplicates. Most calls have one or two.
 fn each_once(places: impl Iterator<Item = Place>) -> Vec<Place> {
     const FEW: usize = 8;
     let (mut once, mut many) = (Vec::new(), HashSet::new());
@@ -720,7 +727,7 @@ fn each_once(places: impl Iterator<Item = Place>) -> Vec<Place> {
 }
 
 impl ProgramShape {
-    /// There is one reply only.
+    /// Converts the masters' reply to the client's. Takes `&mut self` because there is only one reply.
     fn reply(&mut self, raw: Bytes) -> Reply {
         match self {
             Self::Script => Reply::Raw(raw),
@@ -737,7 +744,8 @@ impl ProgramShape {
 }
 
 impl Rendering {
-    /// No command has big numbers of its own: those are integers that Lua cannot hold.
+    /// Converts the reply to one command. No command replies with big numbers of its own: they stand for integers
+    /// beyond Lua's precision.
     fn reply(self, raw: &Bytes, frame: &[u8]) -> Reply {
         if let [b'(', digits @ ..] = frame {
             return Reply::Raw([b":", digits].concat().into());
@@ -764,7 +772,7 @@ impl Rendering {
     }
 }
 
-/// A number or null as such.
+/// Returns a number or null as the proxy's own reply.
 fn own(raw: &Bytes, frame: &[u8]) -> Reply {
     match flat::int(frame) {
         Some(number) => Reply::Int(number),
@@ -773,7 +781,7 @@ fn own(raw: &Bytes, frame: &[u8]) -> Reply {
     }
 }
 
-/// Key and element of `[key, [element]]`.
+/// Returns key and element of `[key, [element]]`.
 fn popped(frame: &[u8]) -> Option<Vec<&[u8]>> {
     let [key, elements] = flat::items(frame)?[..] else { return None };
     let [element] = flat::items(elements)?[..] else { return None };

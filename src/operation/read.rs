@@ -1,5 +1,5 @@
-//! Reading a key: the value, or something about it, of the register or the lease that a quorum shows
-//! ([`crate::decision::keyspace::reading`]). What is not decided is settled by running the command as a program.
+//! Reading a key: the value or a property of the register or lease that a quorum shows
+//! ([`crate::decision::keyspace::reading`]). Undecided keys are settled by running the command as a program.
 
 use bytes::Bytes;
 
@@ -25,12 +25,12 @@ use crate::resp::flat;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// What the client wants to know.
+/// The client's question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// `GET`
     Value,
-    /// `MGET`: as `GET`, but another type is nil.
+    /// `MGET`: like `GET`, but nil for other types.
     ValueOrNil,
     /// `GETRANGE`.
     Range(ValueRange),
@@ -55,30 +55,30 @@ pub enum TtlUnit {
     Millis,
 }
 
-/// What one master has under a key, as far as a reply is made of it.
+/// One master's value of a key, as far as the reply needs it.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     /// Its type, as stamps abbreviate it.
     kind: u8,
-    /// The value, where that is asked for: a string less its tag.
+    /// The value, if requested: a string without its tag.
     pub(super) value: Bytes,
-    /// When it ends.
+    /// When it expires.
     end: End,
 }
 
-/// What one master shows of a key, and has there.
+/// One master's view of a key, and its value there.
 pub(super) type Seen = (View<FlushedBallot, Bytes>, Option<Held>);
 
 #[derive(Clone, Copy, Debug)]
 enum End {
     /// Of a register: Unix time in milliseconds at which masters clean it up; -1: never.
     Clean(i64),
-    /// Of a lease: what remains on this master in milliseconds; -1: for ever.
+    /// Of a lease: remaining milliseconds on this master; -1: no expiry.
     Left(i64),
 }
 
-/// How far apart, in milliseconds, masters may end a lease that the same commands gave its end: each counts from when
-/// it executed them.
+/// Maximum difference in milliseconds between masters' expiries of a lease set by the same commands: each master counts
+/// from its own execution.
 const SAME_END_MS: i64 = 100;
 
 /// A read.
@@ -86,20 +86,20 @@ const SAME_END_MS: i64 = 100;
 pub struct Read {
     question: Question,
     reading: Option<Reading<FlushedBallot, Bytes>>,
-    /// What each master has that has anything.
+    /// Values of the masters that have one.
     held: Vec<(MasterId, Held)>,
-    /// How often it has been read in vain.
+    /// Number of inconclusive reads.
     tried: u8,
     discarded: Discarded,
     trouble: Trouble,
 }
 
-/// What comes of an answer to who reads.
+/// What a reader does next.
 #[derive(Debug)]
 pub(super) enum Looked {
-    /// This.
+    /// A plain step.
     Next(Next),
-    /// It is run as a program.
+    /// Run the read as a program.
     Settle(Box<Program>),
 }
 
@@ -107,7 +107,7 @@ impl Looked {
     pub(super) const WAIT: Self = Self::Next(Next::WAIT);
 }
 
-/// A read that takes more than to look goes on as a program.
+/// A read that needs more than looking continues as a program.
 impl From<Looked> for Next {
     fn from(looked: Looked) -> Self {
         match looked {
@@ -117,20 +117,21 @@ impl From<Looked> for Next {
     }
 }
 
-/// The rounds of a read are counted down from here, those of the program that it may become up from 1.
+/// Returns the number of a read's round. They count down from here; those of the program that it may become count up
+/// from 1.
 pub(super) fn round(tried: u8) -> u8 {
     u8::MAX - tried
 }
 
-/// How often what differs is read again before it is settled: mostly a program is on its way just then. Where a master is
-/// silent, that has taken long enough.
+/// How often differing answers are read again before settling: usually a program is just in progress. With a silent
+/// master, enough time has already passed.
 pub(super) const LOOKS_AGAIN: u8 = 1;
 
-/// How often several keys are looked at that somebody writes all the time, until a program reads them.
+/// How often constantly changing keys are looked at together before a program reads them.
 pub(super) const MOST_LOOKS: u8 = 4;
 
 impl Read {
-    /// A read that nobody was asked for yet.
+    /// Creates a read that has not been sent yet.
     pub fn new(question: Question) -> Self {
         Self {
             question,
@@ -164,8 +165,8 @@ impl Read {
         }
     }
 
-    /// Who is silent is waited for if there is no quorum without it, or, once it is not read again, if it would decide
-    /// which lease has one.
+    /// Waits for silent masters if there is no quorum without them. Once retries are exhausted, it also waits if their
+    /// answers would decide which lease has a quorum.
     fn waited(&mut self, rules: &Rules, key: &[u8], is_last: bool) -> Looked {
         let Some(reading) = &self.reading else { return Looked::WAIT };
         match reading.without_the_silent() {
@@ -175,7 +176,7 @@ impl Read {
         }
     }
 
-    /// What a master shows; `None`: nothing that counts.
+    /// Returns what a master shows, or `None` if the answer does not count.
     fn seen(&self, raw: &[u8], now_us: u64) -> Option<Seen> {
         let replies = flat::items(raw)?;
         if self.question.is_of_string() {
@@ -195,13 +196,13 @@ impl Read {
             Verdict::Plain(masters) | Verdict::Lease(masters) => match self.held_by(masters).next()
             {
                 None => self.question.nothing(),
-                // All types that Redis 7.0 has not are one here: masters know its name.
+                // All types unknown to Redis 7.0 are one here; masters know the name.
                 Some(held) if held.kind == b'?' && self.question == Question::Type => {
                     return Looked::Settle(self.program(rules, key));
                 }
                 Some(held) => self.question.something(rules, held, self.left_ms(rules, masters)),
             },
-            // A lock that changes hands must not be seen absent in between.
+            // A lock that changes hands must not appear absent in between.
             Verdict::Contested | Verdict::Undecided if rules.may_try_again(self.tried) => {
                 return self.again();
             }
@@ -229,7 +230,7 @@ impl Read {
         self.trouble.undecided(rules, self.reading.as_ref().map_or(0, Reading::answered))
     }
 
-    /// The command as a program.
+    /// Returns the command as a program.
     fn program(&self, rules: &Rules, key: &[u8]) -> Box<Program> {
         use Question as Q;
         let mut numbers = [Number::default(), Number::default()];
@@ -255,8 +256,8 @@ impl Read {
         })
     }
 
-    /// Whether another answer cannot turn out that a quorum keeps a lease for longer. One of the first may be of a
-    /// master that is late with what a quorum has already executed.
+    /// Whether no further answer can show that a quorum keeps the lease for longer. One of the first answers may come
+    /// from a master that lags behind commands a quorum has already executed.
     fn agrees_on_the_end(&self, holders: MasterSet) -> bool {
         let is_asked = matches!(self.question, Question::Remaining(_) | Question::End(_));
         let left = || self.left_on(holders).map(comparable_ttl_ms);
@@ -264,7 +265,7 @@ impl Read {
         !is_asked || self.is_complete() || apart <= SAME_END_MS
     }
 
-    /// What is left of it, pad included; -1: it never ends.
+    /// Returns the remaining TTL, pad included; -1: no expiry.
     fn left_ms(&self, rules: &Rules, masters: MasterSet) -> i64 {
         match self.held_by(masters).next().map(|held| held.end) {
             Some(End::Clean(clean_ms)) if clean_ms < 0 => -1,
@@ -303,7 +304,7 @@ impl Behaviour for Read {
         snapshot::end(out);
     }
 
-    /// How many replies come before the one that counts.
+    /// Returns how many replies precede the one that counts.
     fn parts(&self) -> usize {
         if self.question.is_of_string() { 0 } else { snapshot::BEFORE + snapshot::COMMANDS + 1 }
     }
@@ -321,7 +322,7 @@ impl Behaviour for Read {
     }
 }
 
-/// What a master shows of a key, whatever its type. `left_ms` is what remains of a lease.
+/// Returns what a master shows of a key of any type. `left_ms` is the remaining TTL of a lease.
 pub(super) fn seen(flush: u64, look: &Snapshot, left_ms: i64, now_us: u64) -> Seen {
     let (accepted, kind) = ((flush, look.sight.state.accepted), look.kind);
     let held = |end| Some(Held { kind, value: Bytes::new(), end });
@@ -333,7 +334,7 @@ pub(super) fn seen(flush: u64, look: &Snapshot, left_ms: i64, now_us: u64) -> Se
         Standing::Absent(None) => (View::Plain(accepted), None),
         Standing::Absent(Some(lease)) => {
             let token = lease.value.slice_ref(snapshot::token(&lease.value));
-            // Something of another type has no value here.
+            // Other types have no value here.
             let name = [&[kind][..], &token].concat();
             (View::Lease(accepted, name.into()), held(End::Left(left_ms)))
         }
@@ -341,7 +342,7 @@ pub(super) fn seen(flush: u64, look: &Snapshot, left_ms: i64, now_us: u64) -> Se
     }
 }
 
-/// What a master shows of a string.
+/// Returns what a master shows of a string.
 pub(super) fn string_seen(
     flush: u64,
     value: Option<&[u8]>,
@@ -364,7 +365,7 @@ pub(super) fn string_seen(
 }
 
 impl Question {
-    /// Whether it is about what a string holds.
+    /// Whether the question concerns a string's value.
     fn is_of_string(self) -> bool {
         matches!(self, Self::Value | Self::ValueOrNil | Self::Range(_) | Self::Length)
     }
@@ -425,7 +426,7 @@ impl TtlUnit {
     }
 }
 
-/// The types Redis has, as words that live for ever.
+/// Returns the name of a Redis type.
 fn type_name(kind: u8) -> &'static str {
     match kind {
         b's' => "string",
@@ -442,7 +443,7 @@ fn type_name(kind: u8) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Neither has the key, and one may have had it before a flush that the other has missed.
+    /// Neither has the key, but one may have had it before a flush that the other has missed.
     #[test]
     fn what_masters_show_after_different_flushes_does_not_go_together() {
         let view = |flush| string_seen(flush, None, None, 0).0;

@@ -20,14 +20,14 @@ use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// The client's own words for the outcomes.
+/// The client's replies for the outcomes.
 #[derive(Clone, Debug)]
 pub struct Replies {
-    /// The lock was held and is gone.
+    /// The lock was held and is deleted.
     pub deleted: Reply,
     /// There was no such key.
     pub missing: Reply,
-    /// Somebody else holds it.
+    /// Another client holds it.
     pub other: Reply,
 }
 
@@ -41,13 +41,13 @@ impl Replies {
 #[derive(Debug)]
 pub struct Release {
     token: Box<[u8]>,
-    /// The tag under which this worker has granted the lease.
+    /// The tag under which this worker granted the lease.
     known: Option<Tag>,
     replies: Answers<Replies>,
     sent: Option<Box<Sent>>,
-    /// The largest remaining TTL that masters reported when they deleted the key; -1: it had no end.
+    /// The largest remaining TTL that masters reported when they deleted the key; -1: no expiry.
     left_ms: i64,
-    /// Whether one has.
+    /// Whether a master has deleted it.
     has_begun: bool,
     /// Masters on which the key is no lease.
     others: MasterSet,
@@ -63,7 +63,7 @@ struct Sent {
 }
 
 impl Release {
-    /// A release of the lock that `token` holds.
+    /// Creates a release of the lock held by `token`.
     pub fn new(token: Box<[u8]>, replies: Answers<Replies>) -> Self {
         let trouble = Trouble::default();
         let others = MasterSet::EMPTY;
@@ -101,7 +101,7 @@ impl Release {
         !self.others.is_empty()
     }
 
-    /// Whether too few masters hold the lease that would now be deleted, and a register may have taken its place.
+    /// Whether too few masters hold the lease about to be deleted, and a register may have taken its place.
     fn is_doubtful(&self, rules: &Rules, holding: usize) -> bool {
         let is_untold = self.sent.as_ref().is_some_and(|sent| sent.shown.is_untold());
         self.is_other() && is_untold && self.known.is_none() && holding < rules.quorum.needed()
@@ -131,7 +131,7 @@ impl Behaviour for Release {
         true
     }
 
-    /// What its client wants.
+    /// Returns the client's request.
     fn wish(&self) -> LockRequest {
         LockRequest::Release { token: self.token.clone(), deleted: self.replies.deleted.clone() }
     }
@@ -149,7 +149,7 @@ impl Behaviour for Release {
             Some(tag) => decision::Release::known(rules.terms(asked.patience), tag, asked.all, at),
             None => decision::Release::new(rules.terms(asked.patience), asked.all, at),
         };
-        // A tag that is known needs no look.
+        // A known tag needs no look.
         let shown = Shown::new(self.known.map_or(MasterSet::EMPTY, |_| asked.all));
         self.sent = Some(Box::new(Sent { decision, voters, since: now, shown }));
     }
@@ -158,7 +158,7 @@ impl Behaviour for Release {
         self.sent.as_ref().map_or(0, |sent| sent.decision.round())
     }
 
-    /// Appends what all masters get in this round: a delete of the tag that is known, or a look.
+    /// Appends the request that all masters get in this round: a delete of the known tag, or a look.
     fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
         let On { key, .. } = on;
         let known = self.sent.as_ref().and_then(|sent| sent.decision.known_tag());
@@ -168,7 +168,7 @@ impl Behaviour for Release {
         }
     }
 
-    /// Appends what this master got last in this round.
+    /// Appends the request that this master received last in this round.
     fn encode_for(&self, master: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
         let On { key, .. } = on;
         match self.sent.as_ref().and_then(|sent| sent.shown.told(master, self.round())) {
@@ -188,7 +188,7 @@ impl Behaviour for Release {
             self.has_begun = true;
         }
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        // Who may not vote is told again in the end.
+        // Masters that may not vote receive the release again at the end.
         let answer = answer.filter(|_| sent.voters.contains(master));
         if let Some(Answer::Simple(STAMPED)) = answer {
             self.others.insert(master);
@@ -205,7 +205,7 @@ impl Behaviour for Release {
         let On { rules, .. } = on;
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         match sent.decision.tick(rules.at(now)) {
-            // Who is silent would only decide about a lease.
+            // The silent masters could only decide about a lease.
             Step::Wait if self.is_other() => Next::then(Then::Otherwise),
             step => self.next(rules, step),
         }
@@ -216,17 +216,17 @@ impl Behaviour for Release {
         self.has_begun
     }
 
-    /// What is run if the key is no lease.
+    /// Returns the program to run if the key is no lease.
     fn instead(&self) -> Option<Instead<'_>> {
         Some(self.replies.script().map_or(Instead::GiveBack(&self.token), Instead::Script))
     }
 
-    /// What masters have missed of it that have not deleted it.
+    /// Returns the debt to masters that have not deleted the lease.
     fn owed(&self, on: On<'_>) -> Option<Owed> {
         let On { rules, .. } = on;
         let sent = self.sent.as_ref()?;
         let owed = sent.decision.owed().filter(|owed| owed.attempt != Tag::NONE.attempt)?;
-        // The claim of a lease that this worker has granted went before, on the same links.
+        // The claim of a lease that this worker granted was sent earlier on the same links.
         let later = if self.known.is_some() { MasterSet::EMPTY } else { owed.later };
         let end = rules.end_of_release(sent.since, self.left_ms);
         Some(Owed { attempt: owed.attempt, now: owed.now, later, end })
@@ -237,7 +237,7 @@ impl Behaviour for Release {
     }
 }
 
-/// What [`Canonical::Look`] has answered.
+/// Converts an answer of [`Canonical::Look`].
 fn sight(answer: Option<&Answer<'_>>) -> Sight {
     match answer {
         Some(Answer::Bulk(tag)) => Sight::Held(held_as(tag)),

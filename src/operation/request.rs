@@ -1,4 +1,4 @@
-//! The requests that masters get, encoded once for all of them.
+//! Requests to masters, encoded once for all of them.
 
 use crate::catalogue::reserved::{self, OVER};
 use crate::decision::lease::attempt::{self, Attempt, Tag};
@@ -7,7 +7,7 @@ use crate::lua::canonical::Canonical;
 /// How a script is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// By its SHA1, which is the normal case: masters get our scripts when a link comes up.
+    /// By its SHA1, which is the normal case: masters receive our scripts when a link comes up.
     Sha,
     /// By its text, for a master that has forgotten it (`NOSCRIPT`).
     Text,
@@ -28,14 +28,14 @@ pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|each| word(out, each));
 }
 
-/// A request of its own, such as a client's words passed on.
+/// Returns a single request, such as a client's words passed on.
 pub fn of<'a>(words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
     let mut request = Vec::new();
     encode(&mut request, &words.collect::<Vec<_>>());
     request.into()
 }
 
-/// The same of a `SORT` whose elements may complete its patterns to names of the proxy's own.
+/// Returns the request for a `SORT` whose elements may complete its patterns to names of the proxy's own.
 pub fn sort<'a>(keys: &[&'a [u8]], words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
     let refusal = [reserved::PREFIX.as_bytes(), reserved::REFUSAL.as_bytes()];
     through(Canonical::Sort, keys, refusal.into_iter().chain(words))
@@ -57,7 +57,7 @@ fn through<'a>(
     request.into()
 }
 
-/// Appends the head of a request of so many words.
+/// Appends the head of a request with this number of words.
 pub fn header(out: &mut Vec<u8>, words: usize) {
     length(out, b'*', words);
 }
@@ -84,7 +84,8 @@ fn length(out: &mut Vec<u8>, marker: u8, length: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `SET key value NX PX ttl GET`: the claim, which answers what is there already. The value is the token behind its tag.
+/// `SET key value NX PX ttl GET`: the claim, whose answer is the existing value. The new value is the token after its
+/// tag.
 pub fn claim(out: &mut Vec<u8>, key: &[u8], tag: Tag, token: &[u8], ttl_ms: i64) {
     out.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
     word(out, key);
@@ -97,7 +98,7 @@ pub fn claim(out: &mut Vec<u8>, key: &[u8], tag: Tag, token: &[u8], ttl_ms: i64)
     out.extend_from_slice(b"$3\r\nGET\r\n");
 }
 
-/// One of our scripts on one key.
+/// Appends a call of one of our scripts on one key.
 pub fn script(out: &mut Vec<u8>, form: Form, script: Canonical, key: &[u8], args: &[&[u8]]) {
     let (verb, body) = form.call(script);
     let mut words: [&[u8]; MAX_SCRIPT_WORDS] = [b""; MAX_SCRIPT_WORDS];
@@ -106,31 +107,32 @@ pub fn script(out: &mut Vec<u8>, form: Form, script: Canonical, key: &[u8], args
     encode(out, &words[..4 + args.len()]);
 }
 
-/// Deletes the key if it holds exactly this value.
+/// Appends a request to delete the key if it holds exactly this value.
 pub fn take_back(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
     script(out, form, Canonical::TakeBack, key, &[value]);
 }
 
-/// Lets the key end in `ttl_ms` if it holds exactly this value, and nothing has changed its end since it had `seen_ms` left.
+/// Appends a request to let the key expire in `ttl_ms`, if it holds exactly this value and its expiry has not changed
+/// since it had `seen_ms` left.
 pub fn shorten(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8], ttl_ms: i64, seen_ms: i64) {
     let (mut ttl, mut seen) = (Number::default(), Number::default());
     let args = [value, ttl.digits(ttl_ms), seen.digits(seen_ms)];
     script(out, form, Canonical::Shorten, key, &args);
 }
 
-/// Deletes the key if it holds this attempt, however often that was prolonged.
+/// Appends a request to delete the key if it holds this attempt, however often that was prolonged.
 pub fn deliver(out: &mut Vec<u8>, form: Form, key: &[u8], attempt: Attempt) {
     script(out, form, Canonical::Deliver, key, &[&attempt::prefix(attempt)]);
 }
 
-/// Notes that the attempt is over, for `left_ms`.
+/// Appends a request to note for `left_ms` that the attempt is over.
 pub fn note(out: &mut Vec<u8>, form: Form, attempt: Attempt, left_ms: i64) {
     let mut left = Number::default();
     let args = [&attempt.to_bytes()[..], left.digits(left_ms)];
     script(out, form, Canonical::Note, OVER.as_bytes(), &args);
 }
 
-/// Words of a script call with the most arguments ([`Canonical::Acquire`]): 4 and 5.
+/// Words in the script call with the most arguments ([`Canonical::Acquire`]): 4 and 5.
 const MAX_SCRIPT_WORDS: usize = 9;
 
 /// Room for the decimal digits of an `i64`, so that encoding a number allocates nothing.
@@ -140,7 +142,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// The digits of `value`.
+    /// Returns the digits of `value`.
     pub fn digits(&mut self, value: i64) -> &[u8] {
         let mut rest = value.unsigned_abs();
         let mut at = self.digits.len();

@@ -1,4 +1,4 @@
-//! Making all masters hold the same under one key: for those that have missed something, and for people who ask.
+//! Making all masters hold the same under one key: for masters that have missed changes, and on an operator's request.
 
 use super::Asked;
 use super::behaviour::Behaviour;
@@ -22,10 +22,10 @@ use crate::resp::reply::Reply;
 use crate::time::clock;
 use crate::time::clock::Instant;
 
-/// So often a round is begun again that others have come between. Whoever asked may ask again.
+/// Maximum restarts of a round when others interfere. After that, the caller may retry.
 const MOST_ROUNDS: u32 = 40;
 
-/// Reads what a quorum holds and has every master adopt it that answers. The reply is the set of masters that hold it
+/// Reads what a quorum holds and makes every responding master adopt it. The reply is the set of masters that hold it
 /// then, as a number ([`MasterSet::bits`]).
 #[derive(Debug)]
 pub struct Settle {
@@ -33,19 +33,19 @@ pub struct Settle {
     /// The fingerprint of the key, for its turn.
     turn: [u64; 1],
     run: Option<Run>,
-    /// The edition of the roster under which it was sent last.
+    /// The roster edition under which it was last sent.
     edition: u64,
     words: Option<RequestWords>,
-    /// What was sent last belongs to, by the masters that have not answered it.
+    /// Masters that have yet to answer the latest request, with its token.
     awaited: Awaited,
     begins_again: bool,
-    /// Leases go whoever holds them.
+    /// Whether leases are removed, whoever holds them.
     releases: bool,
     trouble: Trouble,
 }
 
 impl Settle {
-    /// One that nobody was asked about yet.
+    /// Creates a settlement that has not been sent yet.
     pub fn new(place: Place, fingerprint: u64) -> Self {
         Self {
             place,
@@ -60,12 +60,12 @@ impl Settle {
         }
     }
 
-    /// Removes all leases that the key holds, whoever holds them.
+    /// Removes all leases on the key, whoever holds them.
     pub fn releasing(self) -> Self {
         Self { releases: true, ..self }
     }
 
-    /// What has been seen on a minority for so long that nobody can hold it.
+    /// Returns the leases that a minority has shown for so long that nobody can hold them.
     fn over(&self, rules: &Rules, places: &[Place]) -> Over<Job> {
         match self.releases {
             true => Over::All,
@@ -135,8 +135,8 @@ impl Behaviour for Settle {
         self.run.as_ref().map_or(0, Run::round) as u8
     }
 
-    /// A round begins: what was decided to be sent, or a new attempt. Promises end with the edition that they were given
-    /// under.
+    /// Begins a round with the decided request or a new attempt. Promises end with the roster edition in which they
+    /// were given.
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
         let On { rules, .. } = on;
         let asked = asked.voters;
@@ -152,7 +152,7 @@ impl Behaviour for Settle {
             None => {
                 let worker =
                     RunWorker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
-                // What this worker holds ends with the promises that are about to be given.
+                // The promises about to be given end what this worker holds.
                 rules.registers.held(&places, MasterSet::EMPTY);
                 let (run, step) = Run::settle(worker, places, over, now_us);
                 self.run = Some(run);

@@ -1,12 +1,12 @@
-//! What `XREAD` and `XREADGROUP` answer: streams with their entries.
+//! Replies of `XREAD` and `XREADGROUP`: streams with their entries.
 
 use bytes::Bytes;
 
 use crate::resp::flat;
 use crate::resp::reply::{Protocol, Reply};
 
-/// Returns the reply of a master, or of a program, as a client has it: RESP3 has a map, RESP2 an array of pairs. Masters
-/// speak RESP3, and programs make pairs, because Lua has maps without an order. `frame` is a part of `raw`.
+/// Returns the reply of a master or a program in the client's form: a map for RESP3, an array of pairs for RESP2.
+/// Masters speak RESP3; programs make pairs, because Lua's maps have no order. `frame` is a part of `raw`.
 pub(super) fn reply(raw: &Bytes, frame: &[u8], protocol: Protocol) -> Reply {
     match streams(raw, frame) {
         Some(streams) if protocol == Protocol::Resp3 => Reply::Map(streams),
@@ -19,7 +19,7 @@ pub(super) fn reply(raw: &Bytes, frame: &[u8], protocol: Protocol) -> Reply {
     }
 }
 
-/// The names of streams, each with its entries; `None`: it is something else.
+/// Returns the names of streams, each with its entries, or `None` if `frame` is something else.
 fn streams(raw: &Bytes, frame: &[u8]) -> Option<Vec<(Reply, Reply)>> {
     let element = flat::elements(frame).next()?;
     let count: usize = std::str::from_utf8(element.line).ok()?.parse().ok()?;
@@ -46,7 +46,7 @@ fn streams(raw: &Bytes, frame: &[u8]) -> Option<Vec<(Reply, Reply)>> {
     Some(streams)
 }
 
-/// An entry that was deleted has a null array for its fields.
+/// Returns the entries of a stream. A deleted entry has a null array for its fields.
 fn entries(raw: &Bytes, frame: &[u8]) -> Option<Reply> {
     let is_deleted = |entry: &[u8]| entry.ends_with(b"\r\n_\r\n");
     let entries = flat::items(frame)?;

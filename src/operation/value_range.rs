@@ -1,4 +1,4 @@
-//! Part of a string value, as `GETRANGE` names it.
+//! Part of a string value, as selected by `GETRANGE`.
 
 use crate::catalogue::error;
 use crate::resp::number::parse_i64;
@@ -13,26 +13,26 @@ pub struct ValueRange {
 }
 
 impl ValueRange {
-    /// Reads the arguments, the command's name and the key included.
+    /// Parses the arguments, which include the command's name and the key.
     ///
     /// # Errors
-    /// An index that is no integer.
+    /// Returns an error if an index is not an integer.
     pub fn parse(args: Args<'_>) -> Result<ValueRange, Reply> {
         let index = |at| args.get(at).and_then(parse_i64).ok_or(error::NOT_AN_INTEGER);
         Ok(ValueRange { start: index(2)?, end: index(3)? })
     }
 
-    /// The first index.
+    /// Returns the first index.
     pub fn start(self) -> i64 {
         self.start
     }
 
-    /// The last index.
+    /// Returns the last index.
     pub fn end(self) -> i64 {
         self.end
     }
 
-    /// That part of `value`, both ends included; what lies beyond its ends is not there.
+    /// Returns that part of `value`, both ends included; indexes beyond the value's ends are ignored.
     pub fn of(self, value: &[u8]) -> &[u8] {
         let len = value.len() as i64;
         let from_front = |index: i64| if index < 0 { (len + index).max(0) } else { index };

@@ -1,4 +1,4 @@
-//! Reading something in the words of the client: the reply of a master that shows what a quorum has decided
+//! Read commands passed on as the client sent them: the reply comes from a master that shows what a quorum has decided
 //! ([`crate::decision::keyspace::reading`]).
 
 use bytes::Bytes;
@@ -26,29 +26,29 @@ use crate::time::clock::Instant;
 /// A command as the client sent it, which changes nothing.
 #[derive(Debug)]
 pub struct Query {
-    /// What masters run.
+    /// The request that masters run.
     request: Box<[u8]>,
-    /// The client's words, where masters run something else for them.
+    /// The client's words, if masters run a different request.
     words: Option<Box<[u8]>>,
-    /// The keys behind that of the operation.
+    /// The keys after the operation's own.
     others: Box<[Box<[u8]>]>,
     nothing: Nothing,
-    /// It looks up keys that it does not name.
+    /// Whether it looks up keys that it does not name.
     looks_up: bool,
-    /// Masters have refused to queue it: what is wrong with it they say when they are asked alone.
+    /// Whether masters have refused to queue it. They then receive it alone, to report what is wrong with it.
     is_wrong: bool,
     discarded: Discarded,
     reading: Option<Reading<ShownKeys, Bytes>>,
     replies: Vec<(MasterId, Bytes)>,
-    /// When it is about several keys.
+    /// Used if there are several keys.
     moment: Moment<ShownKeys>,
-    /// How often it has been asked in vain.
+    /// Number of inconclusive attempts.
     tried: u8,
     trouble: Trouble,
 }
 
-/// What a master shows: its last flush, the ballots under which it has accepted the keys, and what it has replied, if that
-/// is not made of them alone.
+/// A master's last flush, the ballots under which it accepted the keys, and its reply unless that depends on the keys
+/// alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownKeys {
     flush: u64,
@@ -60,22 +60,22 @@ pub struct ShownKeys {
 pub type Registers = (u64, Vec<Ballot>);
 
 impl ShownKeys {
-    /// What it shows of the keys alone.
+    /// Returns what it shows of the keys alone.
     pub fn registers(&self) -> Registers {
         (self.flush, self.accepted.clone())
     }
 }
 
-/// What a master says to a query.
+/// A master's answer to a query.
 pub struct Said {
-    /// The stamps, and the type of the value.
+    /// The stamps and the type of the value.
     pub view: View<ShownKeys, Bytes>,
-    /// Its reply, encoded.
+    /// Its encoded reply.
     pub reply: Bytes,
 }
 
 impl Query {
-    /// A query about the key of the operation that nobody was asked yet.
+    /// Creates a query on the operation's key that has not been sent yet.
     pub fn new(request: Box<[u8]>, nothing: Nothing) -> Self {
         Self {
             request,
@@ -93,12 +93,12 @@ impl Query {
         }
     }
 
-    /// It is about these keys, the first of which is that of the operation.
+    /// Sets the keys, the first of which is the operation's own.
     pub fn on_keys<'a>(self, keys: impl Iterator<Item = &'a [u8]>) -> Self {
         Self { others: keys.skip(1).map(Into::into).collect(), ..self }
     }
 
-    /// These are the client's words, if it looks up keys that it does not name.
+    /// Sets the client's words, if the command looks up keys that it does not name.
     pub fn looking_up(self, words: Option<Box<[u8]>>) -> Self {
         Self { looks_up: words.is_some(), words, ..self }
     }
@@ -179,7 +179,7 @@ impl Query {
         Looked::Next(Next::then(then))
     }
 
-    /// Whether all keys held at one moment what these masters show.
+    /// Whether all keys simultaneously held what these masters show.
     fn is_one_moment(&mut self, rules: &Rules, masters: MasterSet) -> bool {
         if !self.has_many_keys() {
             return true;
@@ -238,7 +238,7 @@ impl Behaviour for Query {
         }
     }
 
-    /// How many replies come before the one that counts.
+    /// Returns how many replies precede the one that counts.
     fn parts(&self) -> usize {
         if self.is_wrong { 0 } else { parts(self.others.len() + 1) }
     }
@@ -259,12 +259,12 @@ pub fn encode<'a>(keys: impl Iterator<Item = &'a [u8]>, request: &[u8], out: &mu
     snapshot::end(out);
 }
 
-/// How many replies that has before the last.
+/// Returns how many replies precede the last one of that transaction.
 pub fn parts(keys: usize) -> usize {
     BEFORE + COMMANDS * keys + 1
 }
 
-/// What the last reply says; `None`: nothing that counts.
+/// Parses the last reply. Returns `None` if it does not count.
 pub fn said(
     raw: &Bytes,
     keys: usize,
@@ -282,7 +282,7 @@ pub fn said(
         shown.push(item);
         rest = after;
     }
-    // All that is left is the reply.
+    // Only the reply is left.
     let error = rest.strip_prefix(b"-").map(<[u8]>::trim_ascii_end);
     if let Some(error) = error.filter(|error| !is_reply(error)) {
         trouble.remember(error);
@@ -308,7 +308,7 @@ fn view(
         match look.standing(now_us) {
             Standing::There => {}
             Standing::Absent(None) if !look.is_left_over() => {}
-            // Its tag must not be seen. What is no string, or not read as one, has none.
+            // Its tag must not be visible. Values that are not strings, or not read as strings, have none.
             Standing::Absent(Some(_)) if look.kind != b's' || is_refused => depends = true,
             Standing::Absent(_) | Standing::Unclear => return View::Unclear,
         }
@@ -317,7 +317,7 @@ fn view(
     View::Plain(ShownKeys { flush, accepted, reply: depends.then(|| reply.clone()) })
 }
 
-/// Where an array belongs, null is a null array (`XRANGE ... COUNT 0`).
+/// Converts a reply for the client. Where an array belongs, null is a null array (`XRANGE ... COUNT 0`).
 pub fn told(nothing: Nothing, reply: &Bytes) -> Reply {
     match nothing {
         Nothing::Streams(protocol) => streams::reply(reply, reply, protocol),

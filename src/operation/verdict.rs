@@ -1,4 +1,4 @@
-//! What the client is told when the masters could not decide.
+//! Error replies when the masters could not decide.
 
 use super::Rules;
 use super::register::TOO_MANY_KEYS;
@@ -6,23 +6,23 @@ use crate::decision::quorum::{MasterId, MasterSet};
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 
-/// Masters without an answer that counts, when an operation ends without a verdict.
+/// The masters without a valid answer, when an operation ends without a verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Others {
-    /// They were waited for until the client's patience ended.
+    /// Waited for until the client's patience ended.
     Silent,
-    /// They will give none: they were lost, or what they said does not count.
+    /// Lost, or their answers do not count: they will give none.
     #[default]
     Gone,
 }
 
 impl Others {
-    /// Those of an operation that waited for `pending` in the end.
+    /// Returns the value for an operation that was last waiting for `pending`.
     pub fn of(pending: Option<MasterSet>) -> Self {
         Self::silent_if(pending.is_some_and(|pending| !pending.is_empty()))
     }
 
-    /// Those of an operation that waited for them in the end, or for nobody.
+    /// Returns the value for an operation that was, or was not, waiting for them.
     pub fn silent_if(is_waiting: bool) -> Self {
         if is_waiting { Self::Silent } else { Self::Gone }
     }
@@ -35,13 +35,14 @@ impl Others {
     }
 }
 
-/// Masters that have discarded the transaction in which they were to show keys. One that is out of memory queues nothing at all
+/// Masters that have discarded the transaction meant to show keys. A master that is out of memory queues no commands
 /// (`processCommand` in `server.c`), but it runs scripts that read.
 #[derive(Debug, Default)]
 pub struct Discarded(MasterSet);
 
 impl Discarded {
-    /// Notes what a master says. Returns whether so many have discarded it that no quorum shows anything.
+    /// Records a master's answer. Returns whether too many have discarded the transaction for a quorum to show
+    /// anything.
     pub fn notes(&mut self, rules: &Rules, master: MasterId, answer: Option<&Answer<'_>>) -> bool {
         let is_one = matches!(answer, Some(Answer::Error(why)) if why.starts_with(b"EXECABORT"));
         if is_one {
@@ -51,14 +52,13 @@ impl Discarded {
     }
 }
 
-/// The first error a master gave to an operation, e.g. `OOM command not allowed ...`: what a single
-/// Redis would have said.
+/// The first error that a master gave to an operation, e.g. `OOM command not allowed ...`: the reply of a single Redis.
 #[derive(Debug, Default)]
 pub struct Trouble(Option<Box<str>>);
 
 impl Trouble {
-    /// Remembers `error` unless there was one before. A script that is not known, or a transaction that was discarded, is one of
-    /// ours: it is for us to send it again, and the client has no other to send.
+    /// Remembers `error` unless there was one before. Unknown scripts and discarded transactions are our own: the proxy
+    /// must send them again, and the client has nothing to resend.
     pub fn remember(&mut self, error: &[u8]) {
         if error.starts_with(b"NOSCRIPT") || error.starts_with(b"EXECABORT") {
             return;
@@ -66,12 +66,12 @@ impl Trouble {
         self.0.get_or_insert_with(|| String::from_utf8_lossy(error).into());
     }
 
-    /// What a master said, or else `otherwise`.
+    /// Returns the master's error, or else `otherwise`.
     pub fn or(&self, otherwise: Reply) -> Reply {
         self.0.as_ref().map_or(otherwise, |error| Reply::error(error.to_string()))
     }
 
-    /// Fewer masters than a quorum gave an answer that counts.
+    /// Returns the error for too few valid answers.
     pub fn unavailable(&self, rules: &Rules, answered: usize, others: Others) -> Reply {
         match &self.0 {
             Some(error) => Reply::error(error.to_string()),
@@ -79,8 +79,8 @@ impl Trouble {
         }
     }
 
-    /// What was sent, and of which nobody knows whether it was done. What a master has said is no answer: it has not done it, and
-    /// others may have. `otherwise` says why if none has said anything.
+    /// Returns the error for a request that may or may not have been done. A master's error is no proof: that master
+    /// has not done it, but others may have. `otherwise` gives the reason if there is no error.
     pub fn unknown(&self, otherwise: Reply) -> Reply {
         match &self.0 {
             Some(error) => {
@@ -90,7 +90,7 @@ impl Trouble {
         }
     }
 
-    /// A quorum answered, but it takes the others to know.
+    /// Returns the error for a quorum of answers that is not enough to decide without the others.
     pub fn undecided(&self, rules: &Rules, answered: usize) -> Reply {
         match &self.0 {
             Some(error) => Reply::error(error.to_string()),
@@ -99,7 +99,7 @@ impl Trouble {
     }
 }
 
-/// Fewer voters than the quorum: nothing was sent. `why` says what keeps others from voting.
+/// Returns the error for fewer voters than the quorum: nothing was sent. `why` says what keeps the others from voting.
 pub fn too_few_voters(rules: &Rules, voters: usize, why: &str) -> Reply {
     let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
     Reply::error(format!(
@@ -108,7 +108,7 @@ pub fn too_few_voters(rules: &Rules, voters: usize, why: &str) -> Reply {
     ))
 }
 
-/// The same, but those that are missing will vote in a while.
+/// Returns the error for too few voters when the missing ones will vote soon.
 pub fn on_probation(rules: &Rules, voters: usize, why: &str) -> Reply {
     let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
     Reply::error(format!(
@@ -116,7 +116,7 @@ pub fn on_probation(rules: &Rules, voters: usize, why: &str) -> Reply {
     ))
 }
 
-/// This proxy does not serve its masters yet: nothing was sent.
+/// Returns the error of a proxy that does not serve its masters yet: nothing was sent.
 pub fn not_serving(obstacle: &Obstacle) -> Reply {
     let why = &obstacle.why;
     Reply::error(match obstacle.passes {
@@ -125,7 +125,7 @@ pub fn not_serving(obstacle: &Obstacle) -> Reply {
     })
 }
 
-/// No master is there for what takes one of them only: nothing was sent.
+/// Returns the error if no master is reachable for a request that needs just one: nothing was sent.
 pub fn no_master(rules: &Rules) -> Reply {
     let masters = rules.quorum.masters();
     Reply::error(format!(
@@ -134,7 +134,7 @@ pub fn no_master(rules: &Rules) -> Reply {
     ))
 }
 
-/// None of those that were there has answered: whether it was done is unknown.
+/// Returns the error if no reachable master has answered: it is unknown whether the request was done.
 pub fn nobody_answered(rules: &Rules) -> Reply {
     let masters = rules.quorum.masters();
     Reply::error(format!(
@@ -143,8 +143,8 @@ pub fn nobody_answered(rules: &Rules) -> Reply {
     ))
 }
 
-/// No master has confirmed a subscription; `refusal` is what one of them said. Redisson looks for
-/// the word `subscribe` in an error, and waits for its timeout when it is not there
+/// Returns the error if no master has confirmed a subscription; `refusal` is the error of one of them. Redisson
+/// searches for the word `subscribe` in an error. Without it, Redisson waits for its timeout
 /// (`CommandPubSubDecoder.onError`).
 pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
     let (masters, timeout) =
@@ -158,7 +158,7 @@ pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
     })
 }
 
-/// A quorum did not answer in time, or not alike.
+/// Returns the error if a quorum did not answer in time, or gave conflicting answers.
 fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
     let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
     let others = others.described(rules);
@@ -174,7 +174,8 @@ fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
     ))
 }
 
-/// A quorum answered, but it takes the others to know; or too few have answered yet.
+/// Returns the error for a quorum of answers that is not enough to decide without the others, or if too few have
+/// answered yet.
 pub fn undecided(rules: &Rules, answered: usize) -> Reply {
     let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
     if answered < needed {
@@ -187,39 +188,40 @@ pub fn undecided(rules: &Rules, answered: usize) -> Reply {
     ))
 }
 
-/// Too many clients wait for one key.
+/// Returns the error for too many clients waiting for one key.
 pub fn too_many_waiting() -> Reply {
     Reply::error("TRYAGAIN too many clients are waiting for this key: try again")
 }
 
-/// Masters could not tell about a key for as long as a client has waited for its turn on it: nothing was sent.
+/// Returns the error for a client whose turn did not come because masters could not decide the key's contents: nothing
+/// was sent.
 pub fn waited_in_line() -> Reply {
     Reply::error(
         "TRYAGAIN masters could not tell what the key holds while the requests before this one waited: try again",
     )
 }
 
-/// A script goes from one key to the next that it has not declared.
+/// Returns the error for a script that reaches one undeclared key after another.
 pub fn undeclared_without_end() -> Reply {
     Reply::error(
         "TRYAGAIN the script came to one undeclared key after the other for longer than --patience: declare its keys",
     )
 }
 
-/// What one program would write to is too much to be kept track of.
+/// Returns the error for a program that would write to more keys than can be tracked.
 pub fn too_many_keys() -> Reply {
     Reply::Error(TOO_MANY_KEYS.into())
 }
 
-/// What a program is answered whose client would take for a lock what has ended.
+/// Returns the reply of a program whose client would mistake an expired lock for a held one.
 pub fn over() -> Reply {
     Reply::error(
         "UNKNOWN what is left of it: the reply comes so late that a time to live that was set is over",
     )
 }
 
-/// What was sent, and of which nobody knows whether it was done. Redisson and clients of clusters repeat what they are told by
-/// `CLUSTERDOWN`, `TRYAGAIN` or `LOADING`, which mean with Redis that nothing was: it must not be one of these.
+/// Returns the error for a request that may or may not have been done. Redisson and cluster clients retry after
+/// `CLUSTERDOWN`, `TRYAGAIN` or `LOADING`, which in Redis mean that nothing was done, so it must not be one of these.
 pub fn unknown(reply: Reply) -> Reply {
     match &reply {
         Reply::Error(error) if is_undecided(error) => {
@@ -230,26 +232,26 @@ pub fn unknown(reply: Reply) -> Reply {
     }
 }
 
-/// Whether a client that was told this does not know what became of its request, or has to come again.
+/// Whether this error leaves the outcome of the client's request unknown, or asks it to retry.
 pub fn is_undecided(error: &str) -> bool {
     let codes = ["CLUSTERDOWN ", "TRYAGAIN ", "LOADING ", "UNKNOWN "];
     codes.iter().any(|code| error.starts_with(code))
 }
 
-/// Whether an error is a master's answer to the question; others it gives for want of something of its own.
+/// Whether an error is a master's answer to the question; other errors mean that it has no answer.
 pub fn is_reply(error: &[u8]) -> bool {
     let answers: [&[u8]; 4] = [b"ERR ", b"WRONGTYPE ", b"NOGROUP ", b"INVALIDOBJ "];
     answers.iter().any(|start| error.starts_with(start))
 }
 
-/// A master has not answered within the time that large reads have.
+/// Returns the error for a master that has not answered within the time limit of large reads.
 pub fn too_large_to_read() -> Reply {
     Reply::error(
         "TRYAGAIN what is read is large, and a master did not answer for seconds: read it in parts",
     )
 }
 
-/// Masters that were asked one after the other never said the same.
+/// Returns the error for masters that never gave the same answer, when asked one after the other.
 pub fn changes_all_the_time() -> Reply {
     Reply::error(
         "TRYAGAIN what is read is large and changes all the time, so that no two masters said the \
@@ -260,19 +262,19 @@ pub fn changes_all_the_time() -> Reply {
 /// Why this proxy does not serve yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// For people.
+    /// A description for people.
     pub why: String,
-    /// It ends by itself, after `--restart-wait` at the latest.
+    /// Whether it ends by itself, after `--restart-wait` at the latest.
     pub passes: bool,
 }
 
 impl Obstacle {
-    /// One that somebody has to remove.
+    /// Creates an obstacle that must be removed by hand.
     pub fn lasting(why: String) -> Self {
         Self { why, passes: false }
     }
 
-    /// One that ends by itself.
+    /// Creates an obstacle that ends by itself.
     pub fn passing(why: String) -> Self {
         Self { why, passes: true }
     }

@@ -1,9 +1,9 @@
-//! Programs that are answered too late for the ends that they have set.
+//! Programs whose replies are too late for the expiries they have set.
 //!
-//! Masters count a time to live from the time of the program, and its client at the latest from the reply. Ends are padded for
-//! what lies between, as long as that is not more than the freshness ([`crate::decision::lease::pad`]). Beyond that another
-//! program puts the ends off, before the client hears of the first. That takes a round as well, so it dates ends ahead by it: else
-//! a proxy that is farther from its masters than the freshness would put them off for ever.
+//! Masters count a TTL from the program's time; its client counts from the reply at the latest. Expiries are padded for
+//! the time in between, up to the freshness ([`crate::decision::lease::pad`]). Beyond that, a second program extends
+//! the expiries before the client gets the first one's reply. As that takes a round too, it sets them ahead by a
+//! round's duration. Otherwise a proxy farther from its masters than the freshness would extend them forever.
 
 use std::time::Duration;
 
@@ -17,58 +17,59 @@ use crate::operation::Rules;
 use crate::operation::register::run::{Run, RunMoment};
 use crate::operation::register::{self, Job, Place};
 
-/// The time to live of a program that is known to have run, and not what ends it has set: its reply has to be as fresh as any.
+/// Stands for the TTL of a program that is known to have run, but not which expiries it has set: its reply must be as
+/// fresh as any.
 const UNKNOWN_TTL_MS: u64 = 0;
 
 /// A program that has run, and whose reply waits.
 #[derive(Debug)]
 pub(super) struct Dating {
-    /// How it ran.
+    /// Its run.
     pub(super) run: Run,
-    /// The number of its last round: masters that were not needed answer it yet.
+    /// Number of its last round, which masters beyond the quorum may still answer.
     pub(super) round: u8,
-    /// What it replied.
+    /// Its reply.
     reply: Bytes,
-    /// What puts off the ends of its keys.
+    /// The call that extends its keys' expiries.
     pub(super) call: Call,
     keys: Vec<Place>,
     dated: Dated,
-    /// How fresh the reply has to be, in microseconds.
+    /// How fresh the reply must be, in microseconds.
     fresh_us: u64,
-    /// The shortest time to live that it has set, if that is known.
+    /// The shortest TTL that it has set, if known.
     ttl_ms: u64,
-    /// When the first of these ends is over, unless they are put off before.
+    /// When the first of these expiries passes unless extended.
     over_us: u64,
 }
 
-/// When ends count from.
+/// The moment from which expiries count.
 #[derive(Debug)]
 struct Dated {
-    /// They are those of a program that ran then.
+    /// When the program that set them ran.
     as_of: RunMoment,
-    /// When they were put off last, and by how much they were dated ahead of that, in microseconds.
+    /// When they were last extended, and how far ahead of that they were set, in microseconds.
     put_off: Option<(u64, u64)>,
 }
 
-/// How long the rounds of a program have taken.
+/// Durations of a program's rounds.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     /// When the last one began, in microseconds since the epoch.
     began_us: Option<u64>,
-    /// How long the quickest one before that took.
+    /// Duration of the quickest one before that.
     quickest_us: Option<u64>,
 }
 
-/// Why its client is not told what a program has replied.
+/// Why a program's reply is withheld from its client.
 pub(super) enum Untold {
-    /// Nobody can tell whether the ends were put off.
+    /// It is unknown whether the expiries were extended.
     Undecided,
-    /// An end was over before it was put off.
+    /// A key expired before it was extended.
     Over,
 }
 
 impl Dating {
-    /// Keys of which some masters may not hold what the others do, and those masters.
+    /// Returns keys that some masters may not hold as the others do, and those masters.
     pub(super) fn behind(&self, last: Option<&Run>) -> Option<(Vec<Place>, MasterSet)> {
         match (self.run.behind(), last.and_then(Run::behind)) {
             (Some((keys, masters)), Some((_, others))) => Some((keys, masters.union(others))),
@@ -78,8 +79,9 @@ impl Dating {
 }
 
 impl Dated {
-    /// Dates ends ahead by what it will take until the client hears of it, and says how much later they are. If they were put off
-    /// in vain, it is known how long that took, and twice as much as the last time is enough soon.
+    /// Moves expiries ahead by the expected time until the client gets its reply. Returns the extension in
+    /// milliseconds. After an extension that came too late, its actual duration is known; at least doubling the last
+    /// lead soon suffices.
     fn put_off(&mut self, now_us: u64, usual_us: u64) -> u64 {
         let ahead_us = match self.put_off {
             None => usual_us,
@@ -95,7 +97,7 @@ impl Dated {
 }
 
 impl Rounds {
-    /// A round begins.
+    /// Records that a round begins.
     pub(super) fn begin(&mut self, now_us: u64) {
         if let Some(began_us) = self.began_us.replace(now_us) {
             let took_us = now_us.saturating_sub(began_us);
@@ -103,8 +105,8 @@ impl Rounds {
         }
     }
 
-    /// How long the next one will take, when the last one has just ended: as long as the quickest. A single one may have met
-    /// masters that stood still, and the next takes no longer than is usual.
+    /// Estimates the duration of the next round, when the last one has just ended: that of the quickest. A single slow
+    /// round may be due to stalled masters, and the next takes no longer than usual.
     fn next_us(&self, now_us: u64, usual_us: u64) -> u64 {
         let last_us = self.began_us.map_or(0, |began_us| now_us.saturating_sub(began_us));
         self.quickest_us.unwrap_or(usual_us).min(last_us)
@@ -112,7 +114,7 @@ impl Rounds {
 }
 
 impl Program {
-    /// Whether its ends are put off first, now that it has run so and `reply` is what its client will be told.
+    /// Whether expiries are extended first, now that the program has run and `reply` is the client's reply.
     pub(super) fn is_dated_anew(
         &mut self,
         rules: &Rules,
@@ -135,10 +137,11 @@ impl Program {
         true
     }
 
-    /// What puts ends off has ended so. Returns what its client is told of the program itself; `None`: there is more to do.
+    /// Processes the outcome of extending the expiries. Returns the program's own reply, or `None` if more remains to
+    /// be done.
     ///
     /// # Errors
-    /// That must not be told.
+    /// Returns an error if that reply must be withheld.
     pub(super) fn is_dated(
         &mut self,
         rules: &Rules,
@@ -166,8 +169,8 @@ impl Program {
         Ok(None)
     }
 
-    /// Puts off the ends of its keys, by as much as they are late when the client will hear of them: when that has run is another
-    /// matter.
+    /// Extends its keys' expiries by their lateness at the time the client is expected to get the reply. When the
+    /// extension itself ran does not matter.
     fn put_off(&mut self, rules: &Rules, now_us: u64) {
         let Some(dating) = &mut self.dating else { return };
         let usual_us = rules.leases.round_trip().as_micros() as u64;
@@ -177,7 +180,8 @@ impl Program {
     }
 }
 
-/// Its client has selected this database; other keys have to be gone to.
+/// Returns the call that extends expiries. `db` is the client's selected database; the text itself switches to those of
+/// other keys.
 fn putting_off(rules: &Rules, call: &Call, (db, keys): (u32, &[Place]), late_ms: u64) -> Call {
     let is_here = keys.iter().all(|place| u32::from(place.db) == db);
     let text = rules.texts.putting_off(is_here);
@@ -190,21 +194,21 @@ fn putting_off(rules: &Rules, call: &Call, (db, keys): (u32, &[Place]), late_ms:
     Call { dbs, ..putting_off }
 }
 
-/// How long after the moment that its ends are as of a reply may be told: they are padded for it.
+/// Returns how long after the moment from which expiries count a reply may be sent: they are padded for that.
 fn freshness_us(rules: &Rules, ttl_ms: u64) -> u64 {
     let freshness = rules.pad.freshness(ttl_ms.cast_signed(), Duration::ZERO);
     u64::try_from(freshness.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Whether ends that are as of a moment come too early for who hears of them now.
+/// Whether expiries that count from `as_of` are too early for a client that gets its reply now.
 fn is_late(now_us: u64, as_of: RunMoment, fresh_us: u64) -> bool {
     now_us.saturating_sub(as_of.chosen_us) > fresh_us
 }
 
-/// The shortest time to live that it has set, in milliseconds; `None`: it has set no ends.
+/// Returns the shortest TTL that it has set, in milliseconds, or `None` if it has set no expiries.
 ///
 /// # Errors
-/// It is not known whether it ran.
+/// Returns an error if it is unknown whether the program ran.
 pub(super) fn time_to_live(outcome: &Outcome<Job>) -> Result<Option<u64>, ()> {
     match outcome {
         Outcome::Ran(register::RegisterReply::Frame(_, _, ttl_ms)) => Ok(*ttl_ms),
@@ -226,8 +230,8 @@ mod tests {
 
     const FRESH_US: u64 = 5_000;
 
-    /// How often a key is put off that was set a round before, and how long after the reply it is as of, where the next rounds
-    /// take so long, in microseconds.
+    /// Returns how often a key set one round earlier is extended, and how far after the reply its expiry then counts
+    /// from. The next rounds take the given microseconds.
     fn put_off(usual_us: u64, rounds_us: impl IntoIterator<Item = u64>) -> (usize, u64) {
         let as_of = RunMoment { ran_us: 0, chosen_us: 0 };
         let mut dated = Dated { as_of, put_off: None };

@@ -1,4 +1,4 @@
-//! What a program wants to publish.
+//! Messages that a program publishes.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::resp::flat;
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// `SPUBLISH` instead of `PUBLISH`.
+    /// Whether it is an `SPUBLISH` instead of a `PUBLISH`.
     pub shard: bool,
     /// The channel.
     pub channel: Bytes,
@@ -16,8 +16,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Reads those that a program answers: for each its command, channel and payload, in one array; `None`: it is
-    /// something else.
+    /// Parses the messages in a program's answer: command, channel and payload of each, in one array. Returns `None`
+    /// for anything else.
     pub(crate) fn parse_all(frame: &[u8]) -> Option<Vec<Self>> {
         flat::items(frame)?.chunks(3).map(Self::parse).collect()
     }

@@ -1,4 +1,4 @@
-//! What a program does when the roster changes under it.
+//! Programs during roster changes.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn program() -> Program {
     Program::new(call, ProgramShape::Script)
 }
 
-/// The promise of a master that has nothing under the key.
+/// Returns the promise of a master without the key.
 fn promise() -> Vec<u8> {
     let place = Place { db: 0, key: Bytes::from_static(b"key") };
     let stamp = stamp::write(&State::default(), &place);
@@ -39,19 +39,19 @@ fn promise() -> Vec<u8> {
     frame
 }
 
-/// Two masters promise; what the program does then.
+/// Two masters promise; returns the program's next step.
 fn promised(program: &mut Program, rules: &Rules) -> Then {
     answered_by_two(program, rules, &promise())
 }
 
-/// Two masters answer this; what the program does then.
+/// Two masters give this answer; returns the program's next step.
 fn answered_by_two(program: &mut Program, rules: &Rules, raw: &[u8]) -> Then {
     let round = program.round();
     answered(program, rules, (0, round), raw);
     answered(program, rules, (1, round), raw)
 }
 
-/// A master answers this to what was sent in a round. What kind of reply it is matters only for errors.
+/// A master gives this answer to the request of a round. The kind of answer matters only for errors.
 fn answered(
     program: &mut Program,
     rules: &Rules,
@@ -63,12 +63,12 @@ fn answered(
     program.received(On::for_tests(rules), Received { master, round, answer, raw, now }).then
 }
 
-/// A round goes to three masters.
+/// Begins a round to three masters.
 fn ask(program: &mut Program, rules: &Rules) {
     program.ask(On::for_tests(rules), Asked::for_tests(3), clock::now());
 }
 
-/// Whether it is the program that is sent, and not a question for promises.
+/// Whether the program itself is sent, rather than a request for promises.
 fn is_sent(program: &Program) -> bool {
     program.text().is_some_and(|text| Arc::ptr_eq(&text, &program.call.text))
 }
@@ -93,7 +93,7 @@ fn a_program_asks_again_for_promises_when_the_roster_has_changed() {
     assert!(!is_sent(&program), "the promises were given under the edition before");
 }
 
-/// The worker's task ended there, and the key was stuck.
+/// Regression: the worker's task ended here, and the key was stuck.
 #[test]
 fn a_master_that_owes_two_answers_is_one_that_is_silent() {
     let (rules, mut program) = (Rules::for_tests(), program());
@@ -107,7 +107,8 @@ fn a_master_that_owes_two_answers_is_one_that_is_silent() {
 
 const MISSING: &[u8] = b"*3\r\n$7\r\nmissing\r\n$1\r\n0\r\n$5\r\nother\r\n";
 
-/// Masters that come to the same key which is not declared say so one after the other, and the first is enough to go on.
+/// Masters that reach the same undeclared key report so one after the other, and the first report is enough to
+/// continue.
 #[test]
 fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run() {
     let (rules, mut program) = (Rules::for_tests(), program());
@@ -122,13 +123,13 @@ fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run
     assert!(!program.may_be_done());
 }
 
-/// Two masters refuse it, as another worker was faster.
+/// Two masters refuse it because another worker was faster.
 fn refused(program: &mut Program, rules: &Rules) -> Then {
     let raw = b"*2\r\n$7\r\nrefused\r\n$16\r\n\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\r\n";
     answered_by_two(program, rules, raw)
 }
 
-/// Two masters adopt what it has found, as nobody knows yet what became of it.
+/// Two masters adopt the state it has found, as the fate of that state is still unknown.
 fn adopted(program: &mut Program, rules: &Rules) -> Then {
     answered_by_two(program, rules, b"*1\r\n$7\r\nadopted\r\n")
 }
@@ -152,8 +153,8 @@ fn a_master_that_stops_late_at_an_undeclared_key_tells_that_nobody_has_run_the_p
     assert!(!program.may_be_done());
 }
 
-/// Its turns were given back for the key, and then it asked without them when the pause was over. They were lost with it, and nobody
-/// else who wrote to the key got a reply.
+/// Regression: its turns were given back for the key, and after the pause it sent requests without them. The turns were
+/// lost, and no other writer to the key got a reply.
 #[test]
 fn a_program_that_pauses_takes_on_no_key_from_who_answers_last() {
     let (rules, mut program) = (Rules::for_tests(), program());
