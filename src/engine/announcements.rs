@@ -1,4 +1,4 @@
-//! What others want to hear of: changes of keys, and messages.
+//! Announcements to other clients: changed keys and published messages.
 
 use std::rc::Rc;
 
@@ -13,18 +13,18 @@ use crate::operation::{Kind, Operation, envelope};
 use crate::resp::reply::Reply;
 
 impl Engine {
-    /// Hears of changes of keys with these fingerprints.
+    /// Listens for changes of keys with these fingerprints.
     pub fn changes_of(&self, keys: Vec<u64>) -> Listener {
         self.changes.listen(keys)
     }
 
-    /// Runs an operation, whatever its key is.
+    /// Runs an operation on any key.
     pub async fn run_now(self: &Rc<Self>, operation: Operation) -> Reply {
         let key = self.fingerprint(operation.db, &operation.key);
         self.run(operation, key).await
     }
 
-    /// An operation that publishes `message`; `ours` are the subscribers that masters do not count.
+    /// Returns an operation that publishes `message`; `ours` are the subscribers that masters do not count.
     pub fn publication(
         &self,
         kind: ChannelKind,
@@ -37,13 +37,13 @@ impl Engine {
         Operation { db: 0, key: channel.into(), kind: Kind::Channels(Box::new(publish)) }
     }
 
-    /// Publishes `message` at once; nobody waits to hear who got it.
+    /// Publishes `message` at once, without waiting for the number of recipients.
     pub fn publish(self: &Rc<Self>, kind: ChannelKind, channel: &[u8], message: &[u8]) {
         let operation = self.publication(kind, channel, message, Ours::default());
         self.start(operation, self.fingerprint(0, channel), Target::nobody());
     }
 
-    /// Publishes what a program has held back, now that a quorum agrees.
+    /// Queues messages that a program has held back, now that a quorum agrees.
     pub(super) fn announce(&self, messages: Vec<Message>) {
         if !messages.is_empty() {
             self.announcements.borrow_mut().extend(messages);
@@ -58,7 +58,8 @@ impl Engine {
         }
     }
 
-    /// The keys that it has changed, if anybody wants to know: of several it may have only read some.
+    /// Returns the keys that an operation has changed, if anyone listens. If there are several, it may only have read
+    /// some.
     pub(super) fn changed_keys(&self, operation: &Operation) -> Vec<(u32, Vec<u8>)> {
         if self.changes.is_unheard() { Vec::new() } else { operation.changed_keys(&self.rules) }
     }

@@ -1,4 +1,4 @@
-//! Answers of masters, and the deadlines of those that stay silent.
+//! Masters' answers, and deadlines for silent masters.
 
 use std::rc::Rc;
 
@@ -40,8 +40,8 @@ impl Engine {
         self.start_ready();
     }
 
-    /// Takes an answer that is no vote: the master has none, or has not proved that it remembers. It counts only where
-    /// the master was not asked for a vote.
+    /// Processes an answer that is no vote: the master has none, or has not proved that it remembers. The answer counts
+    /// only if the master was not asked for a vote.
     pub fn overheard(
         self: &Rc<Self>,
         master: MasterId,
@@ -72,7 +72,7 @@ impl Engine {
         error.starts_with(b"NOSCRIPT") && self.send_again(flight, master, round)
     }
 
-    /// Takes note that the link was lost before `waiting` was answered: whether it took effect is unknown.
+    /// Notes that the link was lost before `waiting` was answered: whether the request took effect is unknown.
     pub fn lost(self: &Rc<Self>, master: MasterId, waiting: Waiting) {
         self.on_flight(waiting.operation, |flight| {
             self.receive(flight, master, waiting.round, None, clock::now());
@@ -80,7 +80,7 @@ impl Engine {
         self.start_ready();
     }
 
-    /// Hands an answer, or its loss, to the operation, and does what it wants next.
+    /// Passes an answer, or its loss, to the operation, and takes its next step.
     pub(super) fn receive(
         self: &Rc<Self>,
         flight: &mut Flight,
@@ -94,7 +94,7 @@ impl Engine {
         flight.outstanding -= 1;
         flight.awaited.remove(master);
         let asked_us = (flight.asked_round == round).then_some(flight.asked_us);
-        // The event loop may be so late that answers are read before their deadline is noticed.
+        // A late event loop may read answers before it notices that their deadline has passed.
         let is_late = flight.deadline.is_some_and(|due| now > due);
         let received = Received { master, round, answer, raw, now };
         let next = flight.operation.received(&self.rules, received);
@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// Does what an operation wants next.
+    /// Takes an operation's next step.
     pub(super) fn act(self: &Rc<Self>, flight: &mut Flight, next: Next) {
         for master in next.undo.iter() {
             self.undo(flight, master);
@@ -150,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// Ends every round whose deadline had come at `due`, and tells masters what was put off until then.
+    /// Ends every round whose deadline had come at `due`, and sends masters the requests postponed until then.
     pub fn expire(self: &Rc<Self>, due: Instant) {
         self.stopwatch.see(clock::now());
         while let Some((id, round)) = self.deadlines.due(due) {
@@ -160,7 +160,7 @@ impl Engine {
         self.tell_once_more(due);
     }
 
-    /// Returns the end of the next round that is not decided yet.
+    /// Returns the deadline of the next undecided round.
     pub fn next_deadline(&self) -> Option<Instant> {
         let deadline = self.deadlines.next(|id, round| self.is_open(id, round));
         [deadline, self.next_to_tell()].into_iter().flatten().min()
@@ -175,15 +175,15 @@ impl Engine {
         self.flights.look(id, |flight| self.is_round_open(flight, round)) == Some(true)
     }
 
-    /// Returns whether this round still waits for ballots, or a silent master may not know of an end that the client was
-    /// told.
+    /// Returns whether this round still waits for ballots, or a silent master may not know of an end that was reported
+    /// to the client.
     fn is_round_open(&self, flight: &Flight, round: u8) -> bool {
         let is_awaited = flight.target.is_some() || self.owes_a_note(flight);
         flight.operation.kind.round() == round && !flight.pausing && is_awaited
     }
 
-    /// Ends a round: its vote timeout has passed, or the client's patience. A round that still waits for a silent quorum
-    /// is ended once more then.
+    /// Ends a round whose vote timeout, or whose client's patience, has passed. A round that still waits for a silent
+    /// quorum is ended again when the patience has passed.
     fn end_round(self: &Rc<Self>, flight: &mut Flight, round: u8) {
         if !self.is_round_open(flight, round) {
             return;

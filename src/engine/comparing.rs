@@ -1,8 +1,9 @@
-//! Comparing the stamps of all masters, page by page, for ever: slowly, and fast once a master is back.
+//! Continuous comparison of the stamps of all masters, page by page: slowly, and fast once a master is back.
 //!
-//! Each pass walks over the companions of every master, as what was undecided may be with a minority only. A master that
-//! is behind on a key is looked at again a moment later: it may only have been slower. What it then still lacks is noted
-//! for it, and settled ([`super::settling`]). The same pages serve the sweep of tombstones ([`super::sweeping`]).
+//! Each pass walks over the companions of every master, because undecided state may be on a minority only. If a master
+//! is behind on a key, it is checked again a moment later: it may only have been slower. State still missing then is
+//! recorded for that master, and settled ([`super::settling`]). The sweep of tombstones uses the same pages
+//! ([`super::sweeping`]).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -23,48 +24,48 @@ use crate::operation::request::{self, Form, Number};
 use crate::resp::flat;
 use crate::time::clock::{self, Instant};
 
-/// Keys on one page: what a master shows of them takes it a fraction of a millisecond.
+/// Keys per page: showing them takes a master a fraction of a millisecond.
 const PAGE: usize = 100;
 
-/// Keys that a master walks over for one page. One in two or three is a companion.
+/// Keys that a master walks over for one page. About every second or third is a companion.
 const WALKED: i64 = 250;
 
-/// The pause after a page when nothing has happened, and when something has.
+/// Pauses after a page: when idle, and after changes.
 const SLOW: Duration = Duration::from_millis(100);
 const FAST: Duration = Duration::from_millis(1);
 
-/// The pause between two passes.
+/// Pause between two passes.
 const REST: Duration = Duration::from_secs(2);
 
-/// How long a master may be behind because it is slow. Beyond the vote timeout, nobody waits for it.
+/// How long a master may lag behind because it is slow. Beyond the vote timeout, nobody waits for it.
 const SLOWNESS: Duration = Duration::from_millis(50);
 
-/// How far all masters are with some keys; `None`: unknown.
+/// Each master's stamps of some keys; `None`: unknown.
 pub(super) type Shown = Vec<Option<Vec<StampHead>>>;
 
-/// What is left to be looked at once more: of each key the newest state that was seen.
+/// Keys to check once more, each with the newest ballot seen.
 struct Doubts {
     due: Instant,
     db: u32,
     keys: Vec<(Place, Ballot)>,
 }
 
-/// The comparison while it goes on.
+/// A running comparison.
 struct Comparing {
     engine: Rc<Engine>,
     doubts: VecDeque<Doubts>,
     sweeping: Sweeping,
-    /// Who could vote when it was looked last.
+    /// Voters at the last check.
     voters: MasterSet,
-    /// Something has happened since the last whole pass began.
+    /// Whether to hurry: there were changes since the last whole pass began.
     hurries: bool,
 }
 
-/// A master cannot be walked over now, or another one is back, so that it is better to begin anew.
+/// Ends a pass that must start over: a master cannot be walked now, or another one is back.
 struct Interrupted;
 
 impl Engine {
-    /// Compares for ever. One worker does that for all.
+    /// Compares continuously. One worker does that for all.
     pub async fn keep_comparing(self: Rc<Self>) {
         let sweeping = Sweeping::new(&self);
         let (doubts, voters) = (VecDeque::new(), MasterSet::EMPTY);
@@ -75,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// How far each master is with `places` of database `db`; `None`: it cannot vote, or has not answered.
+    /// Returns each master's stamps of `places` in database `db`; `None`: it cannot vote, or has not answered.
     pub async fn heads(&self, db: u32, places: &[Place]) -> Vec<Option<Vec<StampHead>>> {
         let words = ask::heads(places);
         let masters = self.rules.quorum.everybody();
@@ -86,7 +87,8 @@ impl Engine {
         join_all(heads).await
     }
 
-    /// The string that each master has under `place`, which is a lease if it holds no register there; `None`: none, or unknown.
+    /// Returns each master's string at `place`, which is a lease if the master holds no register there; `None`: none,
+    /// or unknown.
     pub async fn leases(&self, place: &Place) -> Vec<Option<Lease>> {
         let masters = self.rules.quorum.everybody();
         join_all(masters.iter().map(|master| self.lease_on(master, place))).await
@@ -102,7 +104,7 @@ impl Engine {
         Some(Lease { value, kept_until_ms: flat::int(end)?, ahead_ms: 0 })
     }
 
-    /// What a master answers to a script of ours, whether it still has that or not.
+    /// Returns a master's answer to one of our scripts, whether or not the master still has the script loaded.
     pub(super) async fn ask_words(
         &self,
         master: MasterId,
@@ -122,7 +124,7 @@ impl Engine {
 }
 
 impl Comparing {
-    /// Compares all that masters hold that can be reached.
+    /// Compares everything that reachable masters hold.
     async fn pass(&mut self) -> Result<(), Interrupted> {
         self.voters = self.engine.voters();
         let has_overflowed = !self.engine.rules.registers.behind.overflowed().is_empty();
@@ -153,7 +155,7 @@ impl Comparing {
         !self.engine.voters().without(self.voters).is_empty()
     }
 
-    /// The databases in which a master has more than its mark.
+    /// Returns the databases in which a master has more keys than its mark.
     async fn databases(&self, master: MasterId) -> Option<Vec<u32>> {
         let mut request = Vec::new();
         request::encode(&mut request, &[b"INFO", b"keyspace"]);
@@ -195,7 +197,7 @@ impl Comparing {
         Ok(())
     }
 
-    /// The next keys with stamps, and the cursor behind them.
+    /// Returns the next keys with stamps, and the cursor after them.
     async fn walked(
         &self,
         master: MasterId,
@@ -232,7 +234,7 @@ impl Comparing {
         self.sweeping.look_at(&self.engine, db, places, &shown).await;
     }
 
-    /// Who still lacks what was the newest state is behind.
+    /// Records masters that still lack the state that was newest.
     async fn look_again(&self, doubts: Doubts) {
         let places: Vec<Place> = doubts.keys.iter().map(|(place, _)| place.clone()).collect();
         let shown = self.engine.heads(doubts.db, &places).await;
@@ -251,12 +253,12 @@ impl Comparing {
     }
 }
 
-/// The newest state that any master shows of the key at this place.
+/// Returns the newest ballot that any master shows for the key at this index.
 fn newest(shown: &Shown, at: usize) -> Option<Ballot> {
     shown.iter().flatten().map(|heads| heads[at].sight.state.accepted).max()
 }
 
-/// The masters that lack what was accepted under this ballot, or have lost its value.
+/// Returns the masters that lack the state accepted under this ballot, or have lost its value.
 fn behind(shown: &Shown, at: usize, newest: Ballot, now_us: u64) -> MasterSet {
     let is_behind = |heads: &[StampHead]| {
         let sight = &heads[at].sight;

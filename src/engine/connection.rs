@@ -1,6 +1,6 @@
-//! A connection to a master: its bytes, cut into replies, and the greeting that it begins with.
+//! A connection to a master: its bytes, split into replies, and its initial greeting.
 //!
-//! Links, lanes and subscriptions are its users. What they ask for, and how long they wait, is theirs.
+//! Links, lanes and subscriptions use it. Requests and timeouts are up to them.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,20 +21,20 @@ use crate::resp::flat::Malformed;
 /// The proxy's name in a master's `CLIENT LIST`.
 pub const NAME: &[u8] = b"redlock-proxy";
 
-/// The user that a password is for when none is named (`acl.c`).
+/// The user for a password without a user name (`acl.c`).
 const DEFAULT_USER: &str = "default";
 
-/// The number of replies to a greeting.
+/// Number of replies to a greeting.
 const GREETING_REPLIES: usize = 3;
 
 /// One connection.
 pub struct Connection<S> {
     stream: S,
-    /// The replies that were read.
+    /// The replies read so far.
     pub replies: Reader,
 }
 
-/// Why a connection that could be dialled is not used.
+/// Why a connection is rejected after dialling.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unwelcome {
     #[error("{0}")]
@@ -47,7 +47,8 @@ pub(super) enum Unwelcome {
     Restarted,
 }
 
-/// Opens a connection to the process with this `run_id`, any one if that is empty. Returns its id at the master, too.
+/// Opens a connection to the process with this `run_id`, or to any if that is empty. Also returns the connection's id
+/// at the master.
 pub(super) async fn open<D: Dial>(
     dial: &D,
     address: &MasterAddr,
@@ -60,7 +61,7 @@ pub(super) async fn open<D: Dial>(
     Ok((connection, client_id))
 }
 
-/// The user and the password that are given to a master, if it wants one.
+/// Returns the user and password for a master, if it needs a password.
 pub fn login(address: &MasterAddr) -> Option<[&[u8]; 2]> {
     let password = address.password.as_ref()?;
     let user = address.user.as_deref().unwrap_or(DEFAULT_USER);
@@ -80,7 +81,7 @@ fn greeting(address: &MasterAddr) -> Vec<u8> {
     requests
 }
 
-/// The request that selects a database.
+/// Returns the request that selects a database.
 pub(super) fn select(db: u32) -> Vec<u8> {
     let mut request = Vec::new();
     request::encode(&mut request, &[b"SELECT", Number::default().digits(i64::from(db))]);
@@ -94,8 +95,8 @@ impl<S> From<S> for Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Agrees on RESP3, which tells a script's map from its array, learns the connection's id, and makes
-    /// sure that the process is still the one that was probed.
+    /// Negotiates RESP3, which distinguishes a script's map from its array. Learns the connection's id, and checks that
+    /// the process is still the one that was probed.
     async fn greet(&mut self, address: &MasterAddr, run_id: &str) -> Result<i64, Unwelcome> {
         let requests = greeting(address);
         let mut unsent = &requests[..];
@@ -123,10 +124,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Reads once. A long pipeline is answered while it is still being written.
+    /// Writes and reads once. A long pipeline is answered while it is still being written.
     ///
     /// # Errors
-    /// When the connection is broken, or was closed by the master.
+    /// Returns an error if the connection is broken, or was closed by the master.
     pub(super) async fn exchange(&mut self, unsent: &mut &[u8]) -> io::Result<()> {
         poll_fn(|cx| match self.poll_write(unsent, cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -138,15 +139,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads once.
     ///
     /// # Errors
-    /// When the connection is broken, or was closed by the master.
+    /// Returns an error if the connection is broken, or was closed by the master.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.replies.poll_read(Pin::new(&mut self.stream), cx)
     }
 
-    /// Writes until nothing is `unsent`; what the master does not take yet stays in it.
+    /// Writes until `unsent` is empty; bytes that the master does not accept yet stay in it.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// Returns an error if the connection is broken.
     pub fn poll_write(
         &mut self,
         unsent: &mut impl Buf,
@@ -162,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Greets a process with this `run_id` that is taken for `probed`.
+    /// Greets a process with this `run_id` that is expected to be `probed`.
     async fn greet(probed: &str, run_id: &str) -> Result<i64, Unwelcome> {
         let (ours, mut theirs) = duplex(4096);
         let info = format!("run_id:{run_id}\r\n");

@@ -1,4 +1,4 @@
-//! When rounds end.
+//! Deadlines of rounds.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use super::flight::OperationId;
 use crate::time::clock::Instant;
 
-/// The deadlines of all rounds. Every round has the same time, so they end in the order in which
-/// they began and a queue does. The few that a quorum has kept waiting have another deadline each.
+/// The deadlines of all rounds. Every round has the same duration, so they end in the order in which they began, and a
+/// queue suffices. The few rounds still waiting for a quorum have a separate deadline each.
 #[derive(Default)]
 pub(super) struct Deadlines {
     queue: RefCell<VecDeque<(Instant, OperationId, u8)>>,
@@ -24,13 +24,13 @@ impl Deadlines {
         queue.push_back((at, id, round));
     }
 
-    /// The patience of who waits for this round ends then.
+    /// Adds the end of the client's patience as a deadline of this round.
     pub(super) fn push_last(&self, at: Instant, id: OperationId, round: u8) {
         self.last.borrow_mut().insert((at, id.slot, id.serial), round);
         self.set.notify_one();
     }
 
-    /// The next round whose deadline has come.
+    /// Returns the next round whose deadline has come.
     pub(super) fn due(&self, now: Instant) -> Option<(OperationId, u8)> {
         self.due_first(now).or_else(|| self.due_last(now))
     }
@@ -51,7 +51,7 @@ impl Deadlines {
         queue.pop_front().map(|(_, id, round)| (id, round))
     }
 
-    /// When the deadline of the next round comes that `is_open`; those before it are forgotten.
+    /// Returns the next deadline of a round that `is_open`; earlier ones are forgotten.
     pub(super) fn next(&self, is_open: impl Fn(OperationId, u8) -> bool) -> Option<Instant> {
         let last = self.last.borrow().keys().next().map(|(at, ..)| *at);
         let mut queue = self.queue.borrow_mut();

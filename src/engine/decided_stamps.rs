@@ -1,4 +1,4 @@
-//! Telling masters that states are decided, so that their stamps need not say any more what they depend on.
+//! Tells masters which states are decided, so that stamps need no longer list their dependencies.
 
 use std::rc::Rc;
 
@@ -8,16 +8,16 @@ use super::Engine;
 use crate::decision::register::ballot::Ballot;
 use crate::operation::register::{Place, ask};
 
-/// Stamps that are closed at once: some milliseconds for a master if they are as long as they may be.
+/// Maximum stamps closed at once: a few milliseconds of a master's time at their maximum length.
 const AT_ONCE: usize = 32;
 
 impl Engine {
-    /// Closes what programs of many keys have left, for ever: the stamp of each names all of them until then, and masters would
-    /// keep the square of that.
+    /// Continuously closes the results of programs on many keys. Until then the stamp of each key names all of them, so
+    /// masters would store the square of their number.
     pub async fn keep_closing(self: Rc<Self>) {
         loop {
             let keys = self.rules.registers.decided.next().await;
-            // Those of one database stand together.
+            // Keys of one database are adjacent.
             for some in keys.chunk_by(|(one, _), (other, _)| one.db == other.db) {
                 for some in some.chunks(AT_ONCE) {
                     self.close(some[0].0.db.into(), some).await;
@@ -26,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// These states are decided, under these keys of one database.
+    /// Tells masters that these states of keys in one database are decided.
     pub(super) async fn close(&self, db: u32, keys: &[(Place, Ballot)]) {
         if keys.is_empty() {
             return;

@@ -1,9 +1,9 @@
 //! Operations in flight.
 //!
-//! A flight lasts until every frame that was sent for it has been answered or given up. That is usually after its client
-//! has the reply: the verdict falls at the quorum, and the last master's ballot still has to be taken off its link.
+//! A flight lasts until every frame sent for it has been answered or given up. That is usually after its client has the
+//! reply: the quorum decides the verdict, and the last master's ballot must still be read from its link.
 //!
-//! Each event takes the flight out of its slot, hands it from function to function, and puts it back at the end
+//! Each event takes the flight out of its slot, passes it from function to function, and puts it back at the end
 //! ([`Engine::on_flight`]), so it is looked up once.
 
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ use crate::decision::roster::term::Term;
 use crate::operation::Operation;
 use crate::time::clock::Instant;
 
-/// The name of a flight. The serial number tells it from a later one in the same slot.
+/// The name of a flight. The serial number distinguishes it from a later one in the same slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationId {
     pub(super) slot: u32,
@@ -44,9 +44,9 @@ pub(super) struct Flight {
     pub(super) turns: usize,
     /// Frames on links that have not been answered yet.
     pub(super) outstanding: u16,
-    /// The votes of the current round that go together; `None` before the first.
+    /// The votes of the current round that count together; `None` before the first.
     pub(super) poll: Option<Poll<Rc<Term>>>,
-    /// Masters that were asked, may have changed something, and owe a ballot.
+    /// Masters that were asked, may have changed something, and have yet to vote.
     pub(super) awaited: MasterSet,
     /// Whether masters were sent a note that the lease it gave back is over.
     pub(super) is_noted: bool,
@@ -58,7 +58,8 @@ pub(super) struct Flight {
     pub(super) deadline: Option<Instant>,
     /// End of its client's patience; `None` before the first round.
     pub(super) last: Option<Instant>,
-    /// Whether that end had come before its turn did, behind an operation that waited in vain. It is not sent then.
+    /// Whether the patience had passed before its turn came, behind an operation that waited in vain. It is then not
+    /// sent.
     pub(super) came_to_nothing: bool,
 }
 
@@ -91,7 +92,7 @@ impl Flight {
         self.target.as_ref().is_some_and(|target| !target.is_next())
     }
 
-    /// Returns whether it is answered, and nothing of it is on its way any more.
+    /// Returns whether it is answered, and none of its requests is in flight.
     fn is_done(&self) -> bool {
         self.outstanding == 0 && self.target.is_none() && !self.pausing
     }
@@ -167,9 +168,9 @@ impl Flights {
 }
 
 impl Engine {
-    /// Hands a flight to `act`, if there is one of this name, and [puts it back](Engine::put_back).
+    /// Passes a flight to `act`, if there is one of this name, and [puts it back](Engine::put_back).
     ///
-    /// One event changes one flight: `act` must not come back here with the same name.
+    /// One event changes one flight: `act` must not call this again with the same name.
     pub(super) fn on_flight<T>(
         &self,
         id: OperationId,
@@ -181,7 +182,7 @@ impl Engine {
         Some(result)
     }
 
-    /// Puts a flight back into its slot, or ends it if nothing of it is on its way any more.
+    /// Puts a flight back into its slot, or ends it if none of its requests is in flight.
     pub(super) fn put_back(&self, mut flight: Box<Flight>) {
         if flight.is_done() {
             self.wrap_up(&mut flight);

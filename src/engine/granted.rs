@@ -1,4 +1,4 @@
-//! Leases: which of them this worker has granted, and what masters may have missed of those given back.
+//! Leases: those that this worker has granted, and what masters may have missed of those given back.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,25 +14,25 @@ use crate::operation::{Operation, Owed, Then};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 
-/// Releases that masters are told once more, and when. All wait for as long, so a queue keeps them in order.
+/// Releases to send to masters again, and when. All wait equally long, so a queue keeps them in order.
 #[derive(Default)]
 pub(super) struct Later {
     queue: VecDeque<(Instant, OwedLease, MasterSet)>,
 }
 
-/// The most that wait. Beyond it the oldest is told sooner.
+/// Maximum waiting releases. Beyond that, the oldest is sent early.
 const MOST: usize = 65_536;
 
-/// Within so many turns of the event loop a link has written what it was given, unless its master takes nothing: it
-/// gathers for one turn and writes in the next. Links that are busy have something unsent again by then.
+/// Turns of the event loop within which a link has written its requests, unless its master accepts nothing: it gathers
+/// for one turn and writes in the next. By then, busy links have unsent requests again.
 const TURNS_OF_A_NOTE: u32 = 4;
 
-/// How often it is looked whether a grant can be told.
+/// Interval of checks whether a grant can be reported.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Tells the client of a grant when it is its turn. A client that pipelines its requests would else begin to count
-    /// its time to live long after the masters have.
+    /// Reports a grant to the client when it is its turn. Without this, a client that pipelines its requests would
+    /// start counting its TTL long after the masters did.
     pub(super) fn grant_in_turn(self: &Rc<Self>, id: OperationId, reply: Reply) {
         let engine = Rc::clone(self);
         tokio::task::spawn_local(async move {
@@ -57,15 +57,15 @@ impl Engine {
         });
     }
 
-    /// A lease that a quorum holds now is given back by its name.
+    /// Remembers the name of a lease that a quorum holds now, so that it can be given back by name.
     pub(super) fn remember_lease(&self, operation: &Operation) {
         if let Some((token, tag)) = operation.kind.lease() {
             self.rules.leases.remember(operation.db, &operation.key, token, tag);
         }
     }
 
-    /// Tells masters at once that have not deleted what was given back. They are told once more when the lease's own claim
-    /// cannot reach them any more, which another worker may have sent.
+    /// Informs at once the masters that have not deleted a lease that was given back. They are informed again once its
+    /// claim, perhaps sent by another worker, can no longer reach them.
     pub(super) fn settle_owed(&self, flight: &mut Flight, owed: Owed) {
         let (db, key) = (flight.operation.db, flight.operation.key.clone());
         let Owed { attempt, now, later, end } = owed;
@@ -88,15 +88,16 @@ impl Engine {
         }
     }
 
-    /// A client is about to be told that a lease is over, which masters without a link have missed. The others keep that in
-    /// mind: when this proxy is gone as well, nobody else can tell the rest of it from a lock.
+    /// Returns the note for a lease whose end masters without a link have missed, when its client is about to get the
+    /// reply. The other masters keep the note: if this proxy dies too, nobody else can distinguish the remains from a
+    /// lock.
     pub(super) fn missed(&self, operation: &Operation) -> Option<Note> {
         let Owed { attempt, now, end, .. } = operation.owed(&self.rules)?;
         let is_missed = !now.without(self.reachable()).is_empty();
         is_missed.then_some(Note { db: operation.db, attempt, end })
     }
 
-    /// Whether a client was told that a lease is over, and some master has not said yet that it knows.
+    /// Whether a client was told that a lease is over, and some master has not confirmed yet that it knows.
     pub(super) fn owes_a_note(&self, flight: &Flight) -> bool {
         let is_silent = |owed: Owed| !owed.now.is_empty();
         flight.target.is_none()
@@ -104,7 +105,7 @@ impl Engine {
             && flight.operation.owed(&self.rules).is_some_and(is_silent)
     }
 
-    /// The vote timeout has passed, and a master is silent: the others keep in mind what it may not know.
+    /// Sends the other masters a note when the vote timeout has passed and a silent master may have missed the end.
     pub(super) fn note_silence(&self, flight: &mut Flight) {
         if let Some(Owed { attempt, end, .. }) = flight.operation.owed(&self.rules) {
             let note = Note { db: flight.operation.db, attempt, end };
@@ -112,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Tells the client once the notes have been written: they arrive although this proxy is killed after that.
+    /// Replies to the client once the notes have been written: they then arrive even if this proxy is killed.
     pub(super) fn deliver_behind_notes(&self, target: Target, reply: Reply) {
         let links: Vec<Rc<Link>> = self.links.clone();
         tokio::task::spawn_local(async move {
@@ -126,7 +127,7 @@ impl Engine {
         });
     }
 
-    /// Has all masters that can be reached keep in mind that a lease is over, once for each flight.
+    /// Sends all reachable masters a note that a lease is over, once per flight.
     pub(super) fn note_over(&self, flight: &mut Flight, note: Note) {
         if !std::mem::replace(&mut flight.is_noted, true) {
             let debt = Debt::Note(note);

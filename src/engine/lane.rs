@@ -1,8 +1,8 @@
-//! A second connection from a worker to a master, for answers that may be large: a vote never waits behind one of
-//! them in its own pipe.
+//! A second connection from a worker to a master, for answers that may be large, so that votes never wait behind one in
+//! the same pipe.
 //!
-//! One question is asked at a time. The connection is made when there is one, and closed when there has been none for a
-//! while. What has not come in time is ended by closing the connection: the master drops what it has not sent yet.
+//! One question is sent at a time. The connection is opened for the first question, and closed after a while without
+//! any. A late answer is cut off by closing the connection: the master drops whatever it has not sent yet.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
@@ -22,19 +22,19 @@ use crate::resp::answer::Decoder;
 use crate::resp::flat;
 use crate::time::clock;
 
-/// The time for which an idle connection is kept.
+/// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The time for which a master may say nothing while it owes an answer.
+/// How long a master may stay silent while it owes an answer.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Looks whether its votes still count come at this interval meanwhile, where nobody waits for longer.
+/// Interval of checks whether its votes still count, unless a large answer is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whoever asks is on one end, the task that has the connection on the other.
+/// Handle of callers; a task owns the connection.
 #[derive(Debug)]
 pub struct Lane {
-    /// Questions that are not answered yet.
+    /// Number of questions without an answer yet.
     waiting: Cell<usize>,
     questions: mpsc::UnboundedSender<Question>,
     inbox: RefCell<Option<mpsc::UnboundedReceiver<Question>>>,
@@ -44,26 +44,26 @@ pub struct Lane {
 struct Question {
     db: u32,
     requests: Vec<u8>,
-    /// The number of replies that these requests have.
+    /// Number of replies to these requests.
     replies: usize,
     patience: Patience,
     term: Rc<Term>,
     answer: oneshot::Sender<Result<Bytes, LostAnswer>>,
 }
 
-/// The time for which an answer is waited for.
+/// How long to wait for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// As long as the master is heard by the link: a page is made in no time.
+    /// As long as the link hears from the master: a page takes hardly any time.
     Page,
-    /// For some seconds, in which the link may give the master up: it is busy with this.
+    /// A few seconds, in which the link may give up on the busy master.
     Large,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostAnswer {
-    /// It did not come in time. The master may still be busy with it.
+    /// It did not come in time. The master may still be working on it.
     TimedOut,
     /// The master cannot be reached, or has closed the connection.
     Unreachable,
@@ -77,13 +77,13 @@ impl Default for Lane {
 }
 
 impl Lane {
-    /// The answers to pipelined requests for database `db`, one behind the other.
+    /// Returns the concatenated answers to pipelined requests for database `db`.
     ///
     /// # Errors
-    /// The answer is unknown, or the master has not proved in this `term` that it remembers.
+    /// Returns an error if the answer is unknown, or the master has not proved in this `term` that it remembers.
     ///
     /// # Cancel safety
-    /// What nobody awaits any more is not asked. A master that is at it already cannot be stopped.
+    /// If the future is dropped, a queued question is not sent. A master already working on it cannot be stopped.
     pub async fn ask(
         &self,
         db: u32,
@@ -99,12 +99,12 @@ impl Lane {
         answered.await.unwrap_or(Err(LostAnswer::Unreachable))
     }
 
-    /// The number of those who wait for an answer on it.
+    /// Returns the number of callers that wait for an answer.
     pub fn waiting(&self) -> usize {
         self.waiting.get()
     }
 
-    /// Answers for ever. The connection leads to the process that `link` knows, or there is none.
+    /// Answers questions forever. Connects only to the process known to `link`.
     pub async fn run(self: Rc<Self>, dial: impl Dial, link: Rc<Link>) {
         let Some(mut inbox) = self.inbox.take() else { return };
         let mut pipe = None;
@@ -117,7 +117,7 @@ impl Lane {
     }
 }
 
-/// The next question. When there is none for a while, the connection is closed.
+/// Returns the next question. After a while without any, the connection is closed.
 async fn next<S>(
     inbox: &mut mpsc::UnboundedReceiver<Question>,
     pipe: &mut Option<Pipe<S>>,
@@ -131,7 +131,7 @@ async fn next<S>(
     inbox.recv().await
 }
 
-/// Asks a question with a proof behind it.
+/// Sends a question followed by a proof.
 async fn answer<D: Dial>(
     dial: &D,
     link: &Link,
@@ -152,7 +152,7 @@ async fn answer<D: Dial>(
     proved(link, question, sent_us, bytes).ok_or(LostAnswer::Unreachable)
 }
 
-/// The answers without the proof behind them, if that proves them.
+/// Returns the answers without the proof that follows, if it proves them.
 fn proved(link: &Link, question: &Question, sent_us: i64, bytes: Bytes) -> Option<Bytes> {
     let mut rest = &bytes[..];
     for _ in 0..question.replies {
@@ -164,7 +164,7 @@ fn proved(link: &Link, question: &Question, sent_us: i64, bytes: Bytes) -> Optio
     let (mark, _) = Decoder::default().decode(&rest[raw.len()..]).ok()??;
     let continued = proofs.continued(sent_us, clock::now(), &time);
     let seal = proofs.check(term, question.db, &mark, continued)?;
-    // Whoever compares such answers asks again when the version changes between them.
+    // Callers that compare such answers ask again if the version changes between them.
     if !link.votes_in(term) || seal.version() != term.version() {
         proofs.attend();
         return None;
@@ -172,7 +172,7 @@ fn proved(link: &Link, question: &Question, sent_us: i64, bytes: Bytes) -> Optio
     Some(bytes.slice(..end))
 }
 
-/// Counts one who waits, until it is dropped.
+/// Counts one waiting caller until dropped.
 struct Waiting<'a>(&'a Cell<usize>);
 
 impl<'a> Waiting<'a> {
@@ -202,8 +202,8 @@ impl From<io::Error> for LostAnswer {
     }
 }
 
-/// A connection that was idle may have been closed meanwhile: then a new one is tried. What was not answered in time
-/// is not asked again.
+/// Asks over the idle connection, or over a new one if that has been closed meanwhile. A question that timed out is not
+/// repeated.
 async fn answered<D: Dial>(
     dial: &D,
     link: &Link,
@@ -218,13 +218,13 @@ async fn answered<D: Dial>(
         }
     }
     let opened = tokio::time::timeout(CONNECT_TIMEOUT, open(dial, link)).await;
-    // It has not been asked yet.
+    // The question has not been sent yet.
     let mut pipe = opened.ok().flatten().ok_or(LostAnswer::Unreachable)?;
     let bytes = pipe.ask(link, request).await?;
     Ok((pipe, bytes))
 }
 
-/// To the process that the link leads to, and only while it does.
+/// Connects to the process at the other end of the link, and only while the link is up.
 async fn open<D: Dial>(dial: &D, link: &Link) -> Option<Pipe<D::Stream>> {
     let known = link.facts().filter(|_| link.is_up())?;
     let opened = connection::open(dial, link.address(), &known.run_id).await;
@@ -232,7 +232,7 @@ async fn open<D: Dial>(dial: &D, link: &Link) -> Option<Pipe<D::Stream>> {
     Some(Pipe { connection, db: 0 })
 }
 
-/// The connection, and the database that it has selected.
+/// The connection and its selected database.
 struct Pipe<S> {
     connection: Connection<S>,
     db: u32,
@@ -251,7 +251,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pipe<S> {
         self.exchange(link, request).await
     }
 
-    /// The replies to a request, one behind the other.
+    /// Returns the concatenated replies to a request.
     async fn exchange(&mut self, link: &Link, request: Request<'_>) -> io::Result<Bytes> {
         let (mut unsent, mut missing) = (request.bytes, request.replies);
         loop {
@@ -266,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pipe<S> {
         }
     }
 
-    /// Passes over replies that are there, but not more than `most`, and says how many these are.
+    /// Passes over available replies, at most `most`, and returns their number.
     fn pass(&mut self, most: usize) -> io::Result<usize> {
         let (replies, mut passed) = (&mut self.connection.replies, 0);
         while passed < most
@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pipe<S> {
         Ok(passed)
     }
 
-    /// Reads once, for as long as it makes sense to wait.
+    /// Reads once, for as long as waiting makes sense.
     async fn go_on(
         &mut self,
         unsent: &mut &[u8],

@@ -1,4 +1,4 @@
-//! Questions to one master over its lane, for what is asked of one after the other.
+//! Questions to one master over its lane, for requests that go to one master after the other.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::operation::verdict;
 use crate::resp::reply::Reply;
 use crate::time::clock;
 
-/// How long a master that was busy may take until it votes again.
+/// How long a busy master may take until it votes again.
 const BACK: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether it does.
+/// Interval of checks whether it does.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Engine {
-    /// What `master` answers to pipelined requests, one behind the other; `None`: unknown. Only answers of a master
-    /// count that may vote, before and after.
+    /// Returns the concatenated answers of `master` to pipelined requests, or `None` if unknown. Answers count only if
+    /// the master may vote both before and after.
     pub(in crate::engine) async fn ask_aside(
         &self,
         master: MasterId,
@@ -38,7 +38,7 @@ impl Engine {
         answer.ok().filter(|_| self.voters().contains(master))
     }
 
-    /// The same of one request that may keep the master busy, so that meanwhile it may have lost its vote for its
+    /// Like [`Engine::ask_aside`], for one request that may keep the master busy until it loses its vote for its
     /// silence.
     pub(in crate::engine) async fn ask_large_aside(
         &self,
@@ -65,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// All masters: those first for whose lanes nobody waits, otherwise at random.
+    /// Returns all masters: first those on whose lanes nobody waits, otherwise in random order.
     pub(in crate::engine) fn least_busy_first(&self) -> Vec<MasterId> {
         let mut masters: Vec<_> = self.links.iter().collect();
         fastrand::shuffle(&mut masters);
@@ -73,7 +73,7 @@ impl Engine {
         masters.into_iter().map(|link| link.master()).collect()
     }
 
-    /// The reply when there are not enough masters to ask.
+    /// Returns the error reply if there are too few masters.
     pub fn lacks_quorum(&self) -> Option<Reply> {
         let asked = self.reachable();
         let voters = asked.and(self.electorate.voters());
@@ -81,13 +81,13 @@ impl Engine {
         (!enough).then(|| self.no_quorum(asked, voters))
     }
 
-    /// The stopwatch, for [`Engine::answer_aside`].
+    /// Returns the stopwatch reading, for [`Engine::answer_aside`].
     pub fn stopwatch_us(&self) -> u64 {
         self.see(clock::now());
         self.stopwatch.us()
     }
 
-    /// Counts what was read aside, and hands it over.
+    /// Counts a read over lanes, and delivers its reply.
     pub fn answer_aside(&self, target: Target, key: &[u8], since_us: u64, reply: Reply) {
         self.see(clock::now());
         let outcome = match &reply {

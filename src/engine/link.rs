@@ -1,8 +1,8 @@
 //! One pipelined connection from a worker to a master.
 //!
-//! Requests are appended to one buffer and written when the worker has nothing else to do, so that
-//! all that was started in one turn of the event loop goes out in one system call. Replies come
-//! back in the order of the requests and are matched with a queue of what is being waited for.
+//! Requests are appended to one buffer and written when the worker has nothing else to do, so that everything started
+//! in one turn of the event loop goes out in one system call. Replies arrive in the order of the requests and are
+//! matched with a queue of expected replies.
 //!
 //! ```text
 //! Down --dial, probe, hello--> Up --error, silence, backlog--> Down (with backoff)
@@ -11,7 +11,7 @@
 //! When a link goes down, everything it waited for is handed back as lost: unknown, not refused.
 //!
 //! An answer alone is no vote: each stretch of requests ends with a proof (`stretch`), and its answers are handed over
-//! once that was read.
+//! only after that was read.
 
 mod connect;
 mod debts;
@@ -58,7 +58,7 @@ pub struct Waiting {
 /// The request that the next reply answers.
 #[derive(Debug)]
 enum Expected {
-    /// Its answer is a vote if it `is_due` and a proof comes behind it.
+    /// Its answer is a vote if it `is_due` and a proof follows.
     Operation {
         waiting: Waiting,
         is_due: bool,
@@ -75,21 +75,21 @@ enum Expected {
     Part,
     /// A part of the transaction in which the master forgets all programs.
     Flush,
-    /// An in-band `SELECT`, which must not fail: what follows would go to another database.
+    /// An in-band `SELECT`, which must not fail: later requests would go to another database.
     Select,
     Ping,
-    /// The master's clock, asked for at this moment of
+    /// The master's clock, requested at this moment of
     /// [`UnixTime::elapsed_us`](crate::time::unix_time::UnixTime::elapsed_us).
     Time(i64),
     /// The end of a stretch: the mark of this database.
     Mark(Rc<Term>, u32),
 }
 
-/// Unanswered requests and unsent bytes a link may hold before it is torn down (bounded memory).
+/// Maximum unanswered requests and unsent bytes before a link is torn down (bounded memory).
 const MAX_BACKLOG: usize = 262_144;
 const LEAST_BACKLOG_BYTES: usize = 32 << 20;
 
-/// The number of largest requests that fit into a link's backlog.
+/// Number of largest requests that fit into a link's backlog.
 const LARGEST_REQUESTS: usize = 8;
 
 /// One link. Shared by the engine, which sends on it, and its own task, which does the I/O.
@@ -108,20 +108,20 @@ pub struct Link {
 #[derive(Default)]
 struct State {
     out: BytesMut,
-    /// The database that the last request in `out` goes to.
+    /// The database of the last request in `out`.
     db: u32,
-    /// Calls that come behind `out`.
+    /// Calls to be written after `out`.
     gathered: Option<Gathered>,
     expected: VecDeque<Expected>,
     /// Whether the process at the other end votes in this term.
     voted: Option<(Rc<Term>, bool)>,
-    /// The term of a stretch that has no proof behind it yet.
+    /// The term of a stretch without a proof yet.
     open: Option<Rc<Term>>,
-    /// Replies that were read and wait for the proof behind them.
+    /// Number of replies read that wait for their proof.
     passed: usize,
-    /// The clock that the time that was read last continues, by when it was begun.
+    /// The clock that the last `TIME` continues, named by its start.
     continued: Option<u64>,
-    /// SHA1s of the programs that the master was given over this connection.
+    /// SHA1s of the programs loaded over this connection.
     loaded: HashSet<String, foldhash::fast::RandomState>,
     /// The [generation](Residents::generation) to which they belong.
     generation: u64,
@@ -133,12 +133,12 @@ struct State {
     facts: Option<Facts>,
     tried: bool,
     last_error: Option<String>,
-    /// The master could be reached all the same: see [`Link::why_not_though_reached`].
+    /// Whether the master could be reached nevertheless: see [`Link::why_not_though_reached`].
     is_reached: bool,
 }
 
 impl Link {
-    /// A link that is down; [`Link::run`] brings it up.
+    /// Creates a link that is down; [`Link::run`] brings it up.
     pub fn new(
         master: MasterId,
         settings: &Settings,
@@ -162,42 +162,42 @@ impl Link {
         })
     }
 
-    /// The master at the other end.
+    /// Returns the master at the other end.
     pub fn master(&self) -> MasterId {
         self.master
     }
 
-    /// Its address.
+    /// Returns the master's address.
     pub fn address(&self) -> &MasterAddr {
         &self.address
     }
 
-    /// The connection beside it, for what may be large.
+    /// Returns the second connection, for large answers.
     pub fn lane(&self) -> &Rc<Lane> {
         &self.lane
     }
 
-    /// The judge of what the master shows behind its answers.
+    /// Returns the verifier of the master's proofs.
     pub(super) fn proofs(&self) -> &Proofs {
         &self.proofs
     }
 
-    /// The last flush of a database that the master has shown.
+    /// Returns the last flush of a database that the master has shown.
     pub fn last_flush(&self, db: u32) -> u64 {
         self.proofs.last_flush(db)
     }
 
-    /// The number of times that the master has shown another flush than before.
+    /// Returns how often the master has shown a different flush than before.
     pub fn flushed(&self) -> u64 {
         self.proofs.flushed()
     }
 
-    /// Whether the master may vote.
+    /// Whether the link is up, so that the master may vote.
     pub fn is_up(&self) -> bool {
         self.up.get()
     }
 
-    /// The master's own description of itself when the link to it was last made.
+    /// Returns the master's own description of itself when the link was last established.
     pub fn facts(&self) -> Option<Facts> {
         self.state.borrow().facts.clone()
     }
@@ -207,31 +207,32 @@ impl Link {
         self.state.borrow().tried
     }
 
-    /// Why the link is down.
+    /// Returns why the link is down.
     pub fn last_error(&self) -> Option<String> {
         self.state.borrow().last_error.clone()
     }
 
-    /// Why the link is down though the master can be reached: it does not fit in with the others, or serves nobody.
+    /// Returns why the link is down although the master can be reached: it is incompatible with the others, or serves
+    /// nobody.
     pub fn why_not_though_reached(&self) -> Option<String> {
         let state = self.state.borrow();
         state.last_error.clone().filter(|_| state.is_reached)
     }
 
-    /// The interval between two [`Link::heartbeat`]s.
+    /// Returns the interval between two [`Link::heartbeat`]s.
     pub fn heartbeat_interval(&self) -> Duration {
         self.heartbeat_interval
     }
 
-    /// Appends an encoded request for database `db`; its reply will be handed to the engine. As a vote only if the
-    /// master votes in this `term` and proves it.
+    /// Appends an encoded request for database `db`, whose reply will be passed to the engine. It counts as a vote only
+    /// if the master votes in this `term` and proves it.
     pub fn send(&self, db: u32, request: &[u8], waiting: Waiting, term: &Rc<Term>) {
         let is_due = term.proof(self.master, db).is_some() && self.votes_in(term);
         let expected = Expected::Operation { waiting, is_due };
         self.append(db, request, 0, expected, Some(term).filter(|_| is_due));
     }
 
-    /// The same of a transaction that has so many replies before the one to its end.
+    /// Like [`Link::send`], for a transaction with `parts` replies before that to its end.
     pub fn send_parts(
         &self,
         parts: usize,
@@ -259,7 +260,7 @@ impl Link {
         }
     }
 
-    /// The same, behind the program that the request calls, if the master was not given that yet.
+    /// Like [`Link::send`], after the program that the request calls, unless the master has it already.
     pub fn send_program(
         &self,
         program: &ProgramText,
@@ -272,13 +273,12 @@ impl Link {
         self.send(db, request, waiting, term);
     }
 
-    /// Whether requests have still to be written.
+    /// Whether requests are still unwritten.
     pub fn has_unsent(&self) -> bool {
         self.state.borrow().has_unsent()
     }
 
-    /// Notices a master that has gone silent, keeps an idle link honest, and delivers what could not
-    /// be delivered before.
+    /// Detects a silent master, checks an idle link, and delivers deferred debts.
     pub fn heartbeat(&self, term: &Rc<Term>) {
         if !self.is_up() {
             return;
@@ -296,7 +296,7 @@ impl Link {
         }
     }
 
-    /// A master that is idle proves all the same that it remembers.
+    /// Makes an idle master prove that it still remembers.
     fn look(&self, term: &Rc<Term>) {
         let db = self.state.borrow().db;
         if term.proof(self.master, db).is_none() || !self.votes_in(term) {
@@ -310,7 +310,7 @@ impl Link {
         }
     }
 
-    /// For what belongs to no database.
+    /// Appends a request that depends on no database.
     fn append_words(&self, words: &[&[u8]], expected: Expected) {
         let db = self.state.borrow().db;
         let mut request = Vec::new();
@@ -318,7 +318,7 @@ impl Link {
         self.append(db, &request, 0, expected, None);
     }
 
-    /// `term`: a proof is due behind it. So many `parts` of the reply come before what is expected.
+    /// Appends a request. `term`: a proof is due after it. `parts` replies precede the expected one.
     fn append(
         &self,
         db: u32,
@@ -378,7 +378,7 @@ impl State {
 
 #[cfg(test)]
 impl Link {
-    /// A link to the only master of a list, where nobody listens.
+    /// Returns a link to the only master of a list, where nothing listens.
     pub(super) fn for_tests() -> Rc<Self> {
         use crate::lua::program::Ttls;
         let masters = vec!["127.0.0.1:6379".parse().expect("an address")];

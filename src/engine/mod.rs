@@ -1,10 +1,10 @@
-//! Drives operations: sends their rounds, hands them the masters' answers, delivers their replies.
+//! Drives operations: sends their rounds, passes them the masters' answers, delivers their replies.
 //!
 //! * `flight`: an operation from its start until its last frame is answered;
-//! * `rounds` sends its requests, `answers` takes what comes back, `replies` answers its client; `deadlines`, `pauses`;
-//! * `turns`: operations on one key go one after the other;
+//! * `rounds` sends its requests, `answers` processes the answers, `replies` answers its client; `deadlines`, `pauses`;
+//! * `turns`: operations on one key run one after the other;
 //! * [`link`]: the pipelined connection of a worker to a master; [`lane`]: a second one, for large answers;
-//! * [`sequential`]: requests that ask one master after the other;
+//! * [`sequential`]: requests that go to one master after the other;
 //! * `granted`, `take_back`, `wrap_up`: leases given back, claims taken back, and the end of a flight;
 //! * `settling`, `comparing`, `sweeping`, `decided_stamps`: background work on registers.
 
@@ -59,13 +59,13 @@ use flight::{Flights, OperationId};
 use granted::Later;
 use stopwatch::Stopwatch;
 
-/// All operations of one worker, and what they share.
+/// All operations of one worker, and their shared state.
 pub struct Engine {
     rules: Rules,
     split_vote_delay: Duration,
     links: Vec<Rc<Link>>,
     electorate: Arc<Electorate>,
-    /// Who votes, and the edition in which that was so.
+    /// The worker's copy of the current term, with its edition.
     term: RefCell<(u64, Rc<Term>)>,
     metrics: Arc<Metrics>,
     slowlog: Arc<Slowlog>,
@@ -77,7 +77,7 @@ pub struct Engine {
     stamps: Stamps,
     scratch: RefCell<Vec<u8>>,
     changes: Rc<Changes>,
-    /// What programs have held back and may be published now.
+    /// Messages held back by programs that may be published now.
     announcements: RefCell<Vec<Message>>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
@@ -85,7 +85,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine without operations.
+    /// Creates an engine without operations.
     pub fn new(
         rules: Rules,
         split_vote_delay: Duration,
@@ -116,22 +116,22 @@ impl Engine {
         })
     }
 
-    /// What decisions need to know.
+    /// Returns the facts on which decisions depend.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// The links to the masters, in the order of the list.
+    /// Returns the links to the masters, in the order of the list.
     pub fn links(&self) -> &[Rc<Link>] {
         &self.links
     }
 
-    /// How many operations are in flight.
+    /// Returns the number of operations in flight.
     pub fn in_flight(&self) -> usize {
         self.flights.count()
     }
 
-    /// A fingerprint of a key, for turns and for the order within a session.
+    /// Returns the fingerprint of a key, for turns and for the order within a session.
     pub fn fingerprint(&self, db: u32, key: &[u8]) -> u64 {
         use std::hash::{BuildHasher, Hasher};
         let mut hasher = self.hasher.build_hasher();
@@ -140,40 +140,40 @@ impl Engine {
         hasher.finish()
     }
 
-    /// Who may vote, and why others may not.
+    /// Returns the electorate: which masters may vote, and why others may not.
     pub fn electorate(&self) -> &Electorate {
         &self.electorate
     }
 
-    /// The same, for whoever finds out about masters.
+    /// Returns a shared handle to the electorate, for code that learns about masters.
     pub fn shared_electorate(&self) -> Arc<Electorate> {
         Arc::clone(&self.electorate)
     }
 
-    /// Who votes now, and what that takes: this worker's own copy, which costs nothing to share.
+    /// Returns the current voters and their quorum: this worker's own copy, which costs nothing to share.
     pub fn term(&self) -> Rc<Term> {
         let (edition, term) = &mut *self.term.borrow_mut();
         let now = self.electorate.edition();
         if *edition != now {
-            // Read after the edition: it may be newer, and is then read once more.
+            // Read after the edition, so the term may be newer; it is then read once more.
             (*edition, *term) = (now, Rc::new(Term::clone(&self.electorate.term())));
             self.rules.registers.see(now);
         }
         Rc::clone(term)
     }
 
-    /// The masters that may vote now.
+    /// Returns the masters that may vote now.
     pub fn voters(&self) -> MasterSet {
         self.reachable().and(self.electorate.voters())
     }
 
-    /// The masters that get requests now, whether they may vote or not.
+    /// Returns the masters that receive requests now, voters or not.
     pub fn reachable(&self) -> MasterSet {
         self.links.iter().filter(|link| link.is_up()).map(|link| link.master()).collect()
     }
 
-    /// Starts `operation` on the key with this [`Engine::fingerprint`]; its reply goes to `target`,
-    /// perhaps before this returns.
+    /// Starts `operation` on the key with this [`Engine::fingerprint`]. Its reply goes to `target`, possibly before
+    /// this returns.
     pub fn start(self: &Rc<Self>, operation: Operation, key: u64, target: Target) {
         if operation.kind.has_too_many_keys() {
             return target.deliver(verdict::too_many_keys());
@@ -197,8 +197,8 @@ impl Engine {
     /// Starts `operation` at once, for a task of this worker that awaits the reply.
     ///
     /// # Cancel safety
-    /// Who stops waiting is as a client that has gone: a claim that still waits for its turn is
-    /// given up, and whatever was sent is finished.
+    /// Dropping the future is like a client that disconnects: a claim still waiting for its turn is abandoned, and
+    /// requests already sent are completed.
     pub fn run(
         self: &Rc<Self>,
         operation: Operation,
@@ -210,7 +210,7 @@ impl Engine {
         async { reply.await.expect("the engine delivers a reply to every operation") }
     }
 
-    /// It is `now`: what is started next begins then.
+    /// Sets the current time: operations started next begin at `now`.
     pub fn see(&self, now: Instant) {
         self.stopwatch.see(now);
     }
@@ -223,7 +223,7 @@ mod tests {
     use crate::masters::electorate::ElectorateTerms;
     use crate::operation::Kind;
 
-    /// An engine that has no link to any of its masters.
+    /// Returns an engine without links to its masters.
     pub(super) fn engine() -> Rc<Engine> {
         let rules = Rules::for_tests();
         let vote_timeout = rules.vote_timeout;

@@ -1,7 +1,7 @@
-//! Votes that prove a version of the roster which this proxy has yet to learn.
+//! Votes that prove a version of the roster unknown to this proxy.
 //!
-//! A master was told of a change of the members before this proxy was. Its vote is kept until the proxy knows who is
-//! in, which takes a look at the masters; only then can it be said whether it goes together with the others.
+//! A master learned of a membership change before this proxy did. Its vote is kept until the proxy has learned the
+//! members from the masters. Only then is it clear whether the vote counts together with the others.
 
 use std::rc::Rc;
 
@@ -13,7 +13,8 @@ use crate::resp::answer::Decoder;
 use crate::time::clock;
 
 impl Engine {
-    /// Counts a vote again once its version is known. One that is not known within a client's patience is unknown.
+    /// Counts a vote again once its version is known. If that takes longer than a client's patience, the vote is
+    /// unknown.
     pub(super) fn wait_for_version(self: &Rc<Self>, waiting: Waiting, vote: Proven<Heard<'_>>) {
         let (engine, master, seal) = (Rc::clone(self), vote.master(), vote.seal());
         let raw = vote.answer().raw.to_vec();

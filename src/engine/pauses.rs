@@ -12,7 +12,7 @@ use crate::time::clock::{self, Instant};
 /// Longest pause after lost rounds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of rounds, or of pauses after a split vote, that fit into one pause.
+/// Maximum length of a pause, as a multiple of a round or of the split-vote delay.
 const ROUNDS_OF_A_PAUSE: u32 = 2;
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
         let round = Duration::from_micros(self.stopwatch.since(flight.asked_us));
         let longest_ms = self.longest_pause(flight.pauses, round).as_millis().max(1) as u64;
         let pause = Duration::from_millis(fastrand::u64(1..=longest_ms));
-        // No pause goes beyond the patience.
+        // Pauses end with the patience.
         let left = flight.last.map_or(pause, |last| last.saturating_duration_since(clock::now()));
         let pause = pause.min(left.max(Duration::from_millis(1)));
         self.pause_until(flight, tokio::time::sleep(pause), |engine, flight, now| {
@@ -35,7 +35,7 @@ impl Engine {
         });
     }
 
-    /// Leaves the operation alone until `over` resolves, and then goes on with it.
+    /// Suspends the operation until `over` resolves, then continues it.
     pub(super) fn pause_until(
         self: &Rc<Self>,
         flight: &mut Flight,
@@ -56,12 +56,12 @@ impl Engine {
         });
     }
 
-    /// Returns the longest that the pause with this number may be. An operation that loses more often than a lock may has
-    /// met others whose rounds take longer than such pauses, as of many keys or on slow machines. Each then waits up to
-    /// twice as long as before.
+    /// Returns the maximum length of the pause with this number. An operation that loses more often than a lock may has
+    /// met others whose rounds take longer than such pauses, as with many keys or on slow machines. Each then waits up
+    /// to twice as long as before.
     ///
-    /// It grows to a few rounds only, of which the last one took as long as `round`: an operation that pauses for longer
-    /// than others need lets them go first again and again.
+    /// The pause grows only to a few rounds, judged by the last one, which took `round`. An operation that pauses for
+    /// longer than others need would let them go first again and again.
     fn longest_pause(&self, number: u32, round: Duration) -> Duration {
         let doublings = number.saturating_sub(self.rules.split_vote_retries);
         let longest = self.split_vote_delay.saturating_mul(2_u32.saturating_pow(doublings));
@@ -69,21 +69,21 @@ impl Engine {
         longest.min(enough).min(LONGEST_PAUSE).max(self.split_vote_delay)
     }
 
-    /// Returns what to do if the client's patience has passed while the operation paused. An operation that has forgotten
-    /// the masters' earlier answers has nothing to reply with: it asks for the last time.
+    /// Returns the next step if the client's patience has passed during a pause. An operation that has forgotten the
+    /// masters' earlier answers has no basis for a reply, so it asks one last time.
     fn end_of_patience(&self, flight: &mut Flight, now: Instant) -> Option<Next> {
         let next = flight.is_over(now).then(|| flight.operation.deadline(&self.rules, now, true));
         next.filter(|next| !matches!(next.then, Then::Wait))
     }
 
-    /// Returns whether masters may know soon what became of a program, while too few of them can be asked.
+    /// Returns whether masters may soon know a program's outcome, while too few of them can be asked.
     fn may_be_told_later(&self, flight: &Flight, now: Instant) -> bool {
         let is_patient = !flight.is_over(now) && matches!(flight.operation.kind, Kind::Program(_));
         is_patient && !self.rules.quorum.reached_by(self.voters())
     }
 
-    /// Returns the reply to a program that has come to one undeclared key after the other until the client's patience has
-    /// passed: each of its rounds is answered in time.
+    /// Returns the reply to a program that has reached one undeclared key after another until the client's patience
+    /// passed, though each of its rounds was answered in time.
     pub(super) fn widened_for_too_long(&self, flight: &mut Flight) -> Option<Reply> {
         flight.is_over(clock::now()).then(|| flight.operation.kind.give_up_widening()).flatten()
     }

@@ -1,4 +1,4 @@
-//! `WATCH`: the name of what a quorum holds under a key now, for an `EXEC` to compare
+//! `WATCH`: names what a quorum holds under a key now, for a later `EXEC` to compare
 //! ([`super::register::ContentName`]).
 
 use std::cell::RefCell;
@@ -33,29 +33,29 @@ use crate::time::clock::Instant;
 /// A key that a session watches.
 #[derive(Debug)]
 pub struct Watched {
-    /// Its database.
+    /// Database of the key.
     pub db: u32,
-    /// Itself.
+    /// The key.
     pub key: Box<[u8]>,
-    /// The name of what a quorum holds; none while that is not known.
+    /// The name of what a quorum holds; `None` while unknown.
     name: RefCell<Option<ContentName>>,
-    /// Hears of changes that this worker makes, also of leases that come and go.
+    /// Listener for changes by this worker, including leases that come and go.
     changes: Listener,
 }
 
 impl Watched {
-    /// A key that nobody was asked about yet.
+    /// Creates a watched key whose contents are not known yet.
     pub fn new(db: u32, key: &[u8], changes: Listener) -> Rc<Self> {
         Rc::new(Self { db, key: key.into(), name: RefCell::default(), changes })
     }
 
-    /// Where it is, and the name of what it must hold for `EXEC` to run; `None`: it must not run.
+    /// Returns its place, and the name of the contents that `EXEC` requires; `None`: `EXEC` must not run.
     pub fn expected(&self) -> (Place, Option<ContentName>) {
         let name = self.name.borrow().clone().filter(|_| !self.changes.has_heard());
         (self.place(), name)
     }
 
-    /// The name of what a quorum held when it was looked; `None`: nobody has told.
+    /// Returns the name of what a quorum held at the last look, or `None` if unknown.
     pub fn seen(&self) -> Option<ContentName> {
         self.name.borrow().clone()
     }
@@ -71,27 +71,27 @@ pub struct Watch {
     watched: Rc<Watched>,
     reading: Option<Reading<FlushedBallot, Bytes>>,
     names: Vec<(MasterId, ContentName)>,
-    /// How often it has been looked in vain.
+    /// Number of inconclusive looks.
     tried: u8,
     discarded: Discarded,
-    /// Masters are out of memory, and show it by a script only.
+    /// Whether masters are out of memory, so that only a script can show the key.
     is_short: bool,
     trouble: Trouble,
 }
 
-/// How often it is looked again after a quorum was made to agree, while others write all the time.
+/// Maximum looks after a quorum was made to agree, while others keep writing.
 const MOST: u8 = LOOKS_AGAIN + 5;
 
-/// What comes of an answer to who watches.
+/// What a watch does next.
 pub(super) enum Looked {
-    /// This.
+    /// A plain step.
     Next(Next),
-    /// This is run first, and then it is looked again.
+    /// Run this program first, then look again.
     Settle(Box<Program>),
 }
 
 impl Watch {
-    /// Finds out what `watched` holds.
+    /// Creates a watch that finds out what `watched` holds.
     pub fn new(watched: Rc<Watched>) -> Self {
         Self {
             watched,
@@ -137,7 +137,7 @@ impl Watch {
         }
     }
 
-    /// Has masters agree first on what a look does not show as decided.
+    /// Takes the next step. Where a look shows nothing decided, masters must first agree.
     fn go_on(&self, looked: Looked) -> Next {
         match looked {
             Looked::Next(next) => next,
@@ -243,7 +243,7 @@ impl Behaviour for Watch {
         snapshot::end(out);
     }
 
-    /// How many replies come before the one that counts.
+    /// Returns how many replies precede the one that counts.
     fn parts(&self) -> usize {
         if self.is_short { 0 } else { BEFORE + COMMANDS }
     }
@@ -259,7 +259,7 @@ impl Behaviour for Watch {
     }
 }
 
-/// A watch that has masters agree on its key before it looks again.
+/// A watch that makes masters agree on its key before it looks again.
 #[derive(Debug)]
 pub struct Settling {
     program: Box<Program>,
@@ -267,7 +267,7 @@ pub struct Settling {
 }
 
 impl Settling {
-    /// Looks again once masters have agreed; an error is the reply.
+    /// Looks again once masters have agreed; an error becomes the reply.
     fn go_on(&self, next: Next) -> Next {
         match &next.then {
             Then::Reply(reply, _) if !reply.is_error() => {

@@ -1,4 +1,5 @@
-//! Bringing a link up and keeping it so: dial, probe, say hello, and see whether the master fits in with the others.
+//! Bringing a link up and keeping it up: dial, probe, say hello, and check that the master is compatible with the
+//! others.
 
 use std::io;
 use std::rc::Rc;
@@ -38,7 +39,7 @@ pub(super) enum Down {
 }
 
 impl Down {
-    /// Whether the master is there, but does not fit in with the others, or has said that it serves nobody.
+    /// Whether the master is there, but is incompatible with the others or has refused service.
     fn is_reached(&self) -> bool {
         match self {
             Self::SameInstance(_) | Self::FewerDatabases(..) => true,
@@ -51,7 +52,7 @@ impl Down {
 }
 
 impl Link {
-    /// Keeps the link up for ever.
+    /// Keeps the link up forever.
     pub async fn run(self: Rc<Self>, dial: impl Dial, engine: Rc<Engine>) {
         let mut predecessor = None;
         loop {
@@ -70,12 +71,12 @@ impl Link {
                 }
                 tokio::time::sleep(pauses.another()).await;
             }
-            // A connection that was lost at once must not be retried in a busy loop.
+            // A connection lost at once must not be retried in a busy loop.
             tokio::time::sleep(Pauses::default().another()).await;
         }
     }
 
-    /// A connection that is ready to carry votes. It cuts off the one before it.
+    /// Returns a connection ready to carry votes, after cutting off its predecessor.
     async fn connect<D: Dial>(
         &self,
         dial: &D,
@@ -93,8 +94,8 @@ impl Link {
         Ok(connection)
     }
 
-    /// One vote cast twice would break everything. Nothing is awaited between this and
-    /// [`Link::came_up`], so two links cannot both find the other one down.
+    /// Checks that no other link leads to the same process: a vote cast twice would break everything. Nothing is
+    /// awaited between this and [`Link::came_up`], so two links cannot both find the other one down.
     fn require_distinct(&self, facts: &Facts, engine: &Engine) -> Result<(), Down> {
         let same = |link: &&Rc<Link>| {
             let known = link.facts();
@@ -107,7 +108,7 @@ impl Link {
         }
     }
 
-    /// The first thing on a new link is what the master has missed.
+    /// Marks the link as up. The first requests on a new link are those that the master has missed.
     fn came_up(&self) {
         {
             let mut state = self.state.borrow_mut();
@@ -136,7 +137,7 @@ impl Link {
         state.last_error = Some(why);
     }
 
-    /// Whatever was on its way is lost, and nobody knows whether it took effect.
+    /// Marks the link as down. All requests in flight are lost, and it is unknown whether they took effect.
     fn went_down(&self, down: &Down, engine: &Rc<Engine>) {
         self.up.set(false);
         self.not_up(down);
@@ -161,7 +162,7 @@ impl Link {
     }
 }
 
-/// A `SELECT` that one master refuses would send what follows it to another database there.
+/// Checks the number of databases. If one master refused a `SELECT`, later requests would go to another database there.
 fn require_databases(facts: &Facts, engine: &Engine) -> Result<(), Down> {
     let voters = engine.links().iter().filter(|link| link.is_up());
     let promised = voters.filter_map(|link| Some(link.facts()?.databases)).min();

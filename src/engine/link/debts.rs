@@ -1,4 +1,4 @@
-//! Debts: what a master is told even if it has to be told again, now or when the link is back.
+//! Debts: requests delivered now or when the link is back, and repeated until done.
 
 use super::{Expected, Link};
 use crate::operation::debts::Debt;
@@ -7,12 +7,12 @@ use crate::resp::answer::Answer;
 use crate::time::clock;
 
 impl Link {
-    /// The number of releases and rollbacks that wait for the link to come back.
+    /// Returns the number of releases and rollbacks that wait for the link to come back.
     pub fn deferred(&self) -> usize {
         self.state.borrow().deferred.count(clock::now())
     }
 
-    /// The number of those that were given up because too many waited.
+    /// Returns the number of debts dropped because too many waited.
     pub fn dropped(&self) -> u64 {
         self.state.borrow().deferred.dropped()
     }
@@ -23,7 +23,7 @@ impl Link {
         self.deferred() > 0 || self.state.borrow().expected.iter().any(is_debt)
     }
 
-    /// Tells the master, now or when the link is back, and again until it has done it.
+    /// Sends the debt, now or when the link is back, and repeats it until the master has done it.
     pub fn deliver(&self, debt: Debt) {
         if self.is_up() {
             return self.send_deferred(Box::new(debt), Form::Sha);
@@ -55,7 +55,7 @@ impl Link {
             Answer::Error(error) if error.starts_with(b"NOSCRIPT") => {
                 self.send_deferred(debt, Form::Text);
             }
-            // A master without room for notes must not make this proxy forget what is owed to it.
+            // A master without room for notes must not make this proxy forget its other debts.
             Answer::Error(_) if matches!(*debt, Debt::Note(_)) => {
                 tracing::debug!(master = %self.address, "it cannot note which leases are over");
             }

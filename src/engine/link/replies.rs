@@ -1,4 +1,4 @@
-//! Reading and writing: the loop that a link is in while it is up, and the way of each reply to what it answers.
+//! Reading and writing: the loop of a link that is up, and the matching of replies to requests.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::time::clock::{self, Instant};
 
 /// Whether a reply that was read can be handed over.
 enum Passed {
-    /// It waits for the proof behind it.
+    /// It waits for the proof that follows.
     Waits,
     /// It can, with all that waited for it: as votes if they are proved.
     Ends(Option<Seal>),
@@ -38,7 +38,7 @@ impl Link {
             if let Err(down) = turn.await {
                 return down;
             }
-            // Clients that are being heard at this very moment get into the same system call.
+            // Requests being received at this moment join the same system call.
             tokio::task::yield_now().await;
             let written = poll_fn(|cx| self.poll_write(&mut connection, engine, cx));
             if let Err(down) = written.await {
@@ -47,7 +47,7 @@ impl Link {
         }
     }
 
-    /// Writes all there is. Replies that come meanwhile are read.
+    /// Writes everything. Replies that arrive meanwhile are read.
     fn poll_write(
         &self,
         connection: &mut Connection<impl AsyncRead + AsyncWrite + Unpin>,
@@ -63,7 +63,7 @@ impl Link {
         Poll::Ready(written.map_err(Down::from))
     }
 
-    /// Reads replies until there is nothing more to read; ready once `enough`, or when it is over.
+    /// Reads replies until there are no more to read. Ready once `enough`, or when the connection is over.
     fn poll_read(
         &self,
         connection: &mut Connection<impl AsyncRead + AsyncWrite + Unpin>,
@@ -88,7 +88,7 @@ impl Link {
         Poll::Pending
     }
 
-    /// Takes replies as far as what they belong to is complete: those of a stretch wait for its proof.
+    /// Processes complete replies: those in a stretch wait for its proof.
     fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
         let now = clock::now();
         while let Some((answer, raw)) = reader.peek()? {
@@ -102,7 +102,7 @@ impl Link {
         Ok(())
     }
 
-    /// Says whether a reply waits for what comes behind it.
+    /// Returns whether a reply waits for later ones.
     fn pass(&self, answer: &Answer<'_>, now: Instant) -> Result<Passed, Down> {
         let state = &mut *self.state.borrow_mut();
         let passed = match state.expected.get(state.passed) {
@@ -124,7 +124,7 @@ impl Link {
         Ok(passed)
     }
 
-    /// Hands over what was passed, proved by what was read behind it.
+    /// Hands over the replies that were passed, proved by the last one read.
     fn hand_over(
         &self,
         reader: &mut Reader,

@@ -1,4 +1,4 @@
-//! Scripts: a master is given each before it is called, and forgets those that nobody calls any more.
+//! Scripts: a master receives each before its first call, and drops those no longer in use.
 
 use super::{Expected, Link, State};
 use crate::lua::canonical::Canonical;
@@ -6,12 +6,12 @@ use crate::lua::keyspace;
 use crate::lua::program::ProgramText;
 use crate::resp::answer::Answer;
 
-/// The most programs that are remembered as loaded; beyond it all are loaded again when they are called.
+/// Maximum programs tracked as loaded. Beyond that, all are loaded again when called.
 const MAX_LOADED: usize = 4096;
 
 impl Link {
-    /// Gives the master a program before it is called for the first time. It is not left to an answer of
-    /// `NOSCRIPT`: what is sent after it must find it done.
+    /// Sends the master a program before its first call. Waiting for `NOSCRIPT` would not do: later requests rely on
+    /// this one being done.
     pub(super) fn load(&self, program: &ProgramText) {
         self.keep_in_step();
         if self.state.borrow_mut().has_to_load(program) {
@@ -19,12 +19,12 @@ impl Link {
         }
     }
 
-    /// The master has forgotten a program, and with it all others.
+    /// Notes that the master has forgotten a program, and therefore all of them.
     pub fn forgot(&self) {
         self.state.borrow_mut().loaded.clear();
     }
 
-    /// Forgets the programs that have lost their places, and lets the master forget them, unless another link does.
+    /// Forgets the programs that were evicted, and makes the master forget them, unless another link does.
     pub fn keep_in_step(&self) {
         let generation = self.residents.generation();
         {
@@ -39,7 +39,8 @@ impl Link {
         }
     }
 
-    /// Our own scripts are back before anybody can miss them, who may be another proxy.
+    /// Flushes the master's scripts and reloads our own in one transaction, so that no caller, even in another proxy,
+    /// misses them.
     fn flush_scripts(&self) {
         self.append_words(&[b"MULTI"], Expected::Flush);
         self.append_words(&[b"SCRIPT", b"FLUSH", b"ASYNC"], Expected::Flush);
@@ -52,7 +53,7 @@ impl Link {
         self.append_words(&[b"EXEC"], Expected::Flush);
     }
 
-    /// A master that is busy with a script is asked again; one whose ACL forbids it is not.
+    /// Retries a flush on a master busy with a script, but not on one whose ACL forbids it.
     pub(super) fn flush_answered(&self, answer: &Answer<'_>) {
         let Answer::Error(error) = answer else { return };
         let why = String::from_utf8_lossy(error);
@@ -70,7 +71,7 @@ impl Link {
 }
 
 impl State {
-    /// Whether the master was not given this program yet. From now on it was.
+    /// Whether the program must be loaded first; marks it as loaded.
     pub(super) fn has_to_load(&mut self, program: &ProgramText) -> bool {
         if self.loaded.contains(&program.sha) {
             return false;

@@ -1,7 +1,7 @@
 //! Stretches: runs of requests for one database, each ended by its proof.
 //!
-//! A stretch is open from the first request in it whose answer may be a vote until it is about to be written, the
-//! database changes, or a request of another term follows. Then its [proof](crate::engine::proof) is asked for.
+//! A stretch opens with the first request whose answer may be a vote. It closes when it is about to be written, the
+//! database changes, or a request of another term follows. Then its [proof](crate::engine::proof) is requested.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::decision::roster::term::Term;
 use crate::engine::proof::PROOF;
 
 impl Link {
-    /// A request follows whose answer may be a vote in this term.
+    /// Prepares for a request whose answer may be a vote in this term.
     pub(super) fn open(&self, state: &mut State, term: &Rc<Term>) {
         if state.open.as_ref().is_some_and(|open| !Rc::ptr_eq(open, term)) {
             self.close(state);
@@ -20,7 +20,7 @@ impl Link {
         }
     }
 
-    /// Ends the stretch that is open, if one is.
+    /// Ends the open stretch, if any.
     pub(super) fn close(&self, state: &mut State) {
         self.end_gathering(state);
         let Some(term) = state.open.take() else { return };

@@ -1,8 +1,8 @@
 //! Calls of one script that are sent as one.
 //!
-//! The work of a master for each script that it is sent, whatever that does, is a good part of what a lock costs it. So
-//! programs of one key that are about to be written one behind the other, and have the same text, become one call
-//! ([`ProgramText::together`]). Each of them still counts for itself: its answer is one of those that come back.
+//! A master's overhead per script, whatever the script does, is a good part of the cost of a lock. So consecutive
+//! unsent programs on one key each with the same text become one call ([`ProgramText::together`]). Each still counts
+//! separately: its answer is one of those in the reply.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::operation::request::{self, Number};
 use crate::resp::answer::{Answer, Decoder};
 use crate::resp::flat::{self, Malformed};
 
-/// Most calls that are sent as one. A master answers nobody else meanwhile.
+/// Maximum calls sent as one. A master serves nobody else meanwhile.
 const MOST: usize = 64;
 
-/// Largest request that others may be added to, in bytes.
+/// Maximum size in bytes of a request to which others may be added.
 const MOST_BYTES: usize = 64 << 10;
 
-/// The answer to a call that has to be sent alone.
+/// The answer to a call that must be sent alone.
 const AGAIN: &[u8] = b"$5\r\nagain\r\n";
 
-/// Calls that wait to be written.
+/// Calls waiting to be written.
 #[derive(Debug)]
 pub(super) struct Gathered {
     program: Arc<ProgramText>,
-    /// The request of the first, if it stays the only one.
+    /// The request of the first, for when it stays the only one.
     alone: Vec<u8>,
     keys: Vec<Vec<u8>>,
     argv: Vec<u8>,
@@ -47,11 +47,11 @@ impl Gathered {
             && self.how == member.how
             && self.keys.len() < MOST
             && self.argv.len() + member.argv.len() < MOST_BYTES
-            // Each is about what a key held before any of them.
+            // Each relies on the key's state before any of them.
             && !self.keys.contains(&member.key)
     }
 
-    /// Appends them as one call of this program.
+    /// Appends the calls as one call of this program.
     fn encode(&self, program: &ProgramText, out: &mut Vec<u8>) {
         request::header(out, 4 + self.keys.len() * (1 + self.width));
         request::word(out, b"EVALSHA");
@@ -64,7 +64,7 @@ impl Gathered {
 }
 
 impl Link {
-    /// Sends a program as [`Link::send_program`] does, perhaps as one call with others of its text. `request` is sent
+    /// Sends a program as [`Link::send_program`] does, possibly in one call with others of its text. `request` is sent
     /// if there are none.
     pub fn send_together(
         &self,
@@ -125,7 +125,7 @@ impl Link {
         self.is_to_be_written(state);
     }
 
-    /// Nothing is added to the calls that were gathered.
+    /// Closes the gathered calls to additions.
     pub(super) fn end_gathering(&self, state: &mut State) {
         let Some(gathered) = state.gathered.take() else { return };
         let is_due = gathered.is_due;
@@ -149,10 +149,10 @@ impl Link {
     }
 }
 
-/// Hands the answer to each call to `hand_over`, with what it is for; `None`: it has to be sent alone.
+/// Passes the answer to each call to `hand_over`, with its purpose; `None`: the call must be sent alone.
 ///
 /// # Errors
-/// When it is no answer to so many calls.
+/// Returns an error if the reply does not answer this number of calls.
 pub(super) fn split(
     waiting: &[Waiting],
     heard: Heard<'_>,
@@ -192,7 +192,7 @@ mod tests {
         PackMember { program, key, argv, width: 1, how: b"00000rw".to_vec() }
     }
 
-    /// The worker's turns keep two calls of one key apart as well, as long as they do.
+    /// While they hold, the worker's turns also separate two calls on one key.
     #[test]
     fn what_is_gathered_has_one_program_one_shape_and_different_keys() {
         let program = program();
