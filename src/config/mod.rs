@@ -1,7 +1,7 @@
 //! The settings: the words that were typed, and their meaning.
 //!
-//! [`table::SETTINGS`] has a row for each. A [`Settings`] is checked when it is made; outside of this room
-//! nobody has to ask again whether a value makes sense.
+//! [`table::SETTINGS`] has a row for each. A [`Settings`] is checked when it is created, so other modules need not
+//! validate values again.
 
 mod access;
 pub mod command_line;
@@ -46,9 +46,9 @@ pub use tls::{MasterTls, TlsListen};
 pub struct Settings {
     /// The independent masters, 1 to 31 of them, no two at the same address.
     pub masters: Vec<MasterAddr>,
-    /// The Redis for everything that is not a lock; `None`: all keys are locks.
+    /// The Redis for everything other than locks; `None`: all keys are locks.
     pub data: Option<Data>,
-    /// `host:port` to accept clients on; port 0 lets the system choose, `None` is nowhere.
+    /// `host:port` on which to accept clients; port 0 lets the system choose, `None` disables it.
     pub listen: Option<String>,
     /// The address and certificates for clients that use TLS.
     pub tls: Option<TlsListen>,
@@ -56,36 +56,37 @@ pub struct Settings {
     pub unix_socket: Option<UnixSocket>,
     /// The certificates for masters with `rediss://`.
     pub master_tls: MasterTls,
-    /// `host:port` for operators; `None` is nowhere.
+    /// `host:port` for operators; `None` disables it.
     pub admin: Option<String>,
-    /// Names by which operators ask that port. One that begins with a dot stands for all that end with it.
+    /// Host names accepted on that port. One with a leading dot stands for all names that end with it.
     pub admin_host: Vec<String>,
-    /// The time that a verdict waits for a silent minority of masters.
+    /// How long a verdict waits for a silent minority of masters.
     pub vote_timeout: Duration,
-    /// The time that a client waits for a silent quorum of masters.
+    /// How long a client waits for a silent quorum of masters.
     pub patience: Duration,
-    /// The longest TTL a client may ask for; `None` accepts all that Redis accepts.
+    /// Maximum TTL that a client may ask for; `None` accepts everything that Redis accepts.
     pub max_ttl: Option<Duration>,
-    /// The clock drift factor of Redlock: how far apart the rates of two clocks may be.
+    /// The clock drift factor of Redlock: the maximum difference between the rates of two clocks.
     pub drift: f64,
-    /// The number of retries of a claim that nobody won.
+    /// Maximum retries of a claim that nobody won.
     pub split_vote_retries: u32,
-    /// The longest random pause before such a retry.
+    /// Maximum random pause before such a retry.
     pub split_vote_delay: Duration,
-    /// Whether to refuse strangers that need no password and no certificate (`protected-mode` of redis.conf).
+    /// Whether to refuse remote clients that need neither a password nor a certificate (`protected-mode` of
+    /// redis.conf).
     pub protected_mode: bool,
-    /// The largest request, headers included, in bytes.
+    /// Maximum request size in bytes, headers included.
     pub max_request_bytes: usize,
-    /// The number of threads that serve, each with its own event loop and links.
+    /// Number of serving threads, each with its own event loop and links.
     pub workers: usize,
-    /// The time that a master that has forgotten its locks must not vote when they cannot be copied to it; `None`
-    /// is the longest TTL, or [`Settings::RESTART_WAIT`].
+    /// How long a master that has forgotten its locks must not vote if they cannot be copied to it; `None` is the
+    /// longest TTL, or [`Settings::RESTART_WAIT`].
     pub restart_wait: Option<Duration>,
-    /// Whether masters that are all young vote at once.
+    /// Whether masters vote at once if all of them are young.
     pub cold_start: ColdStart,
-    /// The socket at which a running proxy hands over to its successor; `None` is nowhere.
+    /// The socket at which a running proxy hands over to its successor; `None` disables it.
     pub handover: Option<PathBuf>,
-    /// The settings that can change while the proxy runs, as they are at the start.
+    /// Initial values of the settings that can change while the proxy runs.
     pub live: Live,
 }
 
@@ -94,7 +95,7 @@ pub struct Settings {
 pub struct UnixSocket {
     /// Its path.
     pub path: PathBuf,
-    /// Its mode, as in `chmod`; `None` is as the umask says.
+    /// Its mode, as for `chmod`; `None` leaves it to the umask.
     pub mode: Option<u32>,
 }
 
@@ -108,22 +109,22 @@ impl InvalidSetting {
         Self(sentence.into())
     }
 
-    /// A `word` that cannot be the value of the setting called `name`.
+    /// Creates the error for a `word` that cannot be the value of the setting called `name`.
     fn of(name: &str, word: &str, why: &str) -> Self {
         Self(format!("{name} `{word}` {why}"))
     }
 }
 
 impl Settings {
-    /// The time that a client waits for a silent quorum: not less than for a minority.
+    /// Returns how long a client waits for a silent quorum: at least as long as for a minority.
     pub fn patience(&self) -> Duration {
         self.patience.max(self.vote_timeout)
     }
 
-    /// The defaults for these masters.
+    /// Returns the defaults for these masters.
     ///
     /// # Errors
-    /// No master, more than [`MAX_MASTERS`], or one of them twice: it would cast two votes.
+    /// Returns an error for no masters, more than [`MAX_MASTERS`], or a duplicate, which would cast two votes.
     pub fn try_new(masters: Vec<MasterAddr>) -> Result<Self, InvalidSetting> {
         Ok(Self::without_check(checked_masters(masters)?))
     }
@@ -154,18 +155,18 @@ impl Settings {
         }
     }
 
-    /// The time that a master waits unless that or a longest TTL is set.
+    /// How long a master waits unless that or a longest TTL is set.
     pub const RESTART_WAIT: Duration = Duration::from_secs(60);
 
-    /// The time that a master that has forgotten its locks must not vote when they cannot be copied to it.
+    /// Returns how long a master that has forgotten its locks must not vote if they cannot be copied to it.
     pub fn restart_wait(&self) -> Duration {
         self.restart_wait.or(self.max_ttl).unwrap_or(Self::RESTART_WAIT)
     }
 
-    /// The meaning of what was typed; what was not typed has its default.
+    /// Parses the typed settings; all others have their defaults.
     ///
     /// # Errors
-    /// The first value that is malformed or out of its range.
+    /// Returns an error for the first value that is malformed or out of range.
     pub fn from_typed(typed: &Typed) -> Result<Self, InvalidSetting> {
         let mut masters = parse_masters(typed)?;
         access::log_in(&mut masters, typed)?;
@@ -174,10 +175,10 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Like [`Settings::from_typed`], for masters that were started for the occasion.
+    /// Like [`Settings::from_typed`], for masters started by the caller.
     ///
     /// # Errors
-    /// As there, and when masters were typed after all.
+    /// As there, and if masters were typed nevertheless.
     pub fn with_own_masters(
         typed: &Typed,
         masters: Vec<MasterAddr>,
@@ -195,7 +196,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The lines that tell an operator what has just started.
+    /// Returns the lines that describe the started proxy to an operator.
     pub fn start_lines(&self, listening_on: &[String]) -> Vec<String> {
         let quorum = Quorum::of(self.masters.len());
         let (n, needed) = (quorum.masters(), quorum.needed());
@@ -211,7 +212,7 @@ impl Settings {
         lines
     }
 
-    /// The reason why this number of masters is a doubtful choice, if it is one.
+    /// Returns why this number of masters is a doubtful choice, if it is one.
     pub fn warning(&self) -> Option<String> {
         match self.masters.len() {
             1 => Some("with 1 master no lock can be taken while it is down: use 3 or 5".to_owned()),
@@ -242,20 +243,20 @@ impl Settings {
         self.require_protection(&self.live)
     }
 
-    /// Refuses to serve strangers, unless that was asked for.
+    /// Refuses to serve unprotected, unless that was requested.
     ///
     /// # Errors
-    /// With `live`, they would need no password.
+    /// Returns an error if remote clients would need no password with `live`.
     pub fn require_protection(&self, live: &Live) -> Result<(), InvalidSetting> {
         access::require_protection(self, live)
     }
 
-    /// The name and meaning of each setting that stays as it is until the next start, without passwords.
+    /// Returns the name and value of each setting that is fixed until the next start, without passwords.
     pub fn fixed_fields(&self) -> Vec<(&'static str, String)> {
         table::fixed().map(|(name, access)| (name, (access.show)(self))).collect()
     }
 
-    /// The names of the settings in which `other` differs and that stay as they are until the next start.
+    /// Returns the names of settings that differ in `other` and are fixed until the next start.
     pub fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
         let differs =
             |(name, access): (_, &Access<Self>)| access.is_different(self, other).then_some(name);

@@ -1,7 +1,7 @@
-//! Proofs: the end of all that a master is asked whose answers are to be votes.
+//! Proofs: the end of each run of requests whose answers are to be votes.
 //!
 //! `TIME` and the mark of the database come last. A master executes the commands of a connection in order, so these two
-//! prove all answers before them: it is the process that votes, with the memory that it had, and its clock was not set.
+//! prove all answers before them: it is the process that votes, its memory is intact, and its clock was not set.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, LazyLock};
@@ -26,28 +26,28 @@ pub(super) static PROOF: LazyLock<Vec<u8>> = LazyLock::new(|| {
     proof
 });
 
-/// The number of replies that they have.
+/// Number of replies to those requests.
 pub(super) const PROOF_REPLIES: usize = 2;
 
-/// The judge of one master's proofs, whichever connection they are read on.
+/// The verifier of one master's proofs, whichever connection they are read on.
 pub(super) struct Proofs {
     master: MasterId,
     electorate: Arc<Electorate>,
     clock: RefCell<Timekeeping>,
     /// The last flush of each database that the master has shown.
     flushes: RefCell<Vec<u64>>,
-    /// The number of times that it has shown another one.
+    /// How often it has shown a different one.
     flushed: Cell<u64>,
 }
 
 impl Proofs {
-    /// Nothing was read yet.
+    /// Creates a verifier that has read nothing yet.
     pub(super) fn new(master: MasterId, electorate: Arc<Electorate>) -> Self {
         let (clock, flushes, flushed) = Default::default();
         Self { master, electorate, clock, flushes, flushed }
     }
 
-    /// This moment, as the time behind it is judged by.
+    /// Returns the current time, against which a `TIME` reply is judged.
     pub(super) fn now_us(&self) -> i64 {
         self.elapsed_us(clock::now())
     }
@@ -56,7 +56,7 @@ impl Proofs {
         self.electorate.unix_time().elapsed_us(at)
     }
 
-    /// The clock that is continued by a time that was asked for and received then, by when it was begun.
+    /// Returns the clock that a `TIME` reply with these send and receive times continues, named by its start.
     pub(super) fn continued(
         &self,
         sent_us: i64,
@@ -72,12 +72,12 @@ impl Proofs {
         (look == ClockLook::Continues).then_some(known.begun)
     }
 
-    /// Whether that is the clock that votes of this term are judged by.
+    /// Whether that is the clock by which votes of this term are judged.
     fn is_clock_of(&self, term: &Term, continued: Option<u64>) -> bool {
         continued == Some(term.clock(self.master))
     }
 
-    /// Judges a proof by the mark in it. A master whose proof proves nothing is looked into at once.
+    /// Verifies a proof by the mark in it. If it proves nothing, the master is examined at once.
     pub(super) fn check(
         &self,
         term: &Term,
@@ -93,7 +93,7 @@ impl Proofs {
         seal
     }
 
-    /// The same of the connection on which all proofs are read one after the other.
+    /// Like [`Proofs::check`], for the connection on which all proofs are read one after the other.
     pub(super) fn seal(
         &self,
         term: &Term,
@@ -105,13 +105,14 @@ impl Proofs {
         Some(seal.after_flush(self.see_flush(db, stored(mark))))
     }
 
-    /// A vote of the master was not proved.
+    /// Requests an examination of the master: one of its votes was not proved.
     pub(super) fn attend(&self) {
         self.electorate.attend(self.master);
     }
 
-    /// Sees the mark behind a stretch. Returns the flush after which its answers were given, which is known if the
-    /// stretch before it ended with the same. In between the database may have been flushed behind them.
+    /// Records the mark at the end of a stretch. Returns the flush after which its answers were given, which is known
+    /// if the previous stretch ended with the same one. If the two differ, the database may have been flushed after
+    /// those answers.
     fn see_flush(&self, db: u32, mark: &[u8]) -> Option<u64> {
         let shown = Tail::of_stored(mark)?.last_flush;
         let (mut flushes, at) = (self.flushes.borrow_mut(), db as usize);
@@ -125,23 +126,23 @@ impl Proofs {
         (before == shown).then_some(shown)
     }
 
-    /// The last flush of a database that the master has shown.
+    /// Returns the last flush of a database that the master has shown.
     pub(super) fn last_flush(&self, db: u32) -> u64 {
         self.flushes.borrow().get(db as usize).copied().unwrap_or_default()
     }
 
-    /// The number of times that the master has shown another flush than before.
+    /// Returns how often the master has shown a different flush than before.
     pub(super) fn flushed(&self) -> u64 {
         self.flushed.get()
     }
 }
 
-/// The mark in the reply to `GET`; empty: there is none.
+/// Returns the mark in the reply to `GET`; empty if there is none.
 fn stored<'a>(mark: &Answer<'a>) -> &'a [u8] {
     if let Answer::Bulk(mark) = mark { mark } else { b"" }
 }
 
-/// The reply to `TIME`, in microseconds.
+/// Returns the reply to `TIME` in microseconds.
 fn micros(answer: &Answer<'_>) -> Option<i64> {
     let Answer::Array(nested) = answer else { return None };
     let mut parts = flat::elements(nested.bytes()).skip(1);
@@ -160,14 +161,14 @@ mod tests {
     use crate::resp::answer::Decoder;
     use crate::time::clocks::ClockReading;
 
-    /// Of the only master of a list.
+    /// Returns the verifier for the only master of a list.
     fn proofs() -> Proofs {
         let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
         let settings = Settings::try_new(masters).expect("one master is enough");
         Proofs::new(MasterId::new(0), Arc::new(Electorate::of(&settings)))
     }
 
-    /// Looks at the only master twice. Its clock is read once more if it was set.
+    /// Examines the only master twice: its clock is read again if it was set.
     fn read_clock(proofs: &Proofs, ahead_us: i64) {
         for _ in 0..2 {
             let (asked, unix_micros) = (clock::now(), proofs.now_us() + ahead_us);

@@ -1,4 +1,4 @@
-//! Bytes that come from a master, cut into replies in place.
+//! Bytes from a master, split into replies in place.
 
 use std::io;
 use std::pin::Pin;
@@ -10,16 +10,16 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::resp::answer::{Answer, Decoder};
 use crate::resp::flat::Malformed;
 
-/// The most that is read from a master at once, before others get their turn.
+/// Maximum bytes read from a master at once, before others get their turn.
 const READ_BUFFER: usize = 64 << 10;
 
-/// Bytes of replies: `buffer[start..end]` were not dealt with.
+/// Bytes of replies: `buffer[start..end]` are unprocessed.
 #[derive(Default)]
 pub struct Reader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes behind `start` of whole replies that wait for what comes behind them.
+    /// Bytes after `start` of whole replies that wait for later ones.
     passed: usize,
     decoder: Decoder,
 }
@@ -28,7 +28,7 @@ impl Reader {
     /// Reads once.
     ///
     /// # Errors
-    /// When the connection is broken, or was closed by the master.
+    /// Returns an error if the connection is broken, or was closed by the master.
     pub fn poll_read(
         &mut self,
         stream: Pin<&mut impl AsyncRead>,
@@ -50,38 +50,38 @@ impl Reader {
         }
     }
 
-    /// The next reply that was not passed over, and its bytes, if all of it is there.
+    /// Returns the next reply that was not passed over, and its bytes, once it is complete.
     ///
     /// # Errors
-    /// When it is no reply.
+    /// Returns an error if it is not a reply.
     pub fn peek(&mut self) -> Result<Option<(Answer<'_>, &[u8])>, Malformed> {
         self.decoder.decode(&self.buffer[self.start + self.passed..self.end])
     }
 
-    /// The reply that was peeked at stays where it is, and the next one is looked at.
+    /// Passes over the peeked reply, which stays in place, to the next one.
     pub fn pass(&mut self, len: usize) {
         self.passed += len;
     }
 
-    /// The first reply, and its bytes; one that was passed over is whole.
+    /// Returns the first reply and its bytes; one that was passed over is complete.
     ///
     /// # Errors
-    /// When it is no reply.
+    /// Returns an error if it is not a reply.
     pub fn first(&self) -> Result<Option<(Answer<'_>, &[u8])>, Malformed> {
         Decoder::default().decode(&self.buffer[self.start..self.end])
     }
 
-    /// The first reply has been dealt with.
+    /// Drops the first reply.
     pub fn taken(&mut self, len: usize) {
         self.start += len;
         self.passed = self.passed.saturating_sub(len);
-        // A long string has made it large; votes do not need that.
+        // A long string has enlarged the buffer; votes do not need that much.
         if self.start == self.end && self.buffer.capacity() > 16 * READ_BUFFER {
             *self = Self::default();
         }
     }
 
-    /// All replies that were passed over, uncopied; `None` when there is more behind them.
+    /// Takes all passed-over replies without copying them, or returns `None` if there are more bytes after them.
     pub(super) fn take_passed(&mut self) -> Option<Bytes> {
         if self.start + self.passed < self.end {
             return None;
@@ -91,7 +91,7 @@ impl Reader {
         Some(Bytes::from(buffer).slice(start..))
     }
 
-    /// Whether all that was read has been dealt with.
+    /// Whether everything read has been processed.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -108,10 +108,10 @@ impl Reader {
         }
     }
 
-    /// Memory that comes zeroed from the system costs nothing before something is read into it.
+    /// Grows the buffer. Zeroed memory from the system costs nothing until something is read into it.
     fn grow(&mut self) {
         let unread = &self.buffer[self.start..self.end];
-        // Twice a string of 100 MB is a lot, three times over.
+        // Doubling would waste a lot on a string of 100 MB, three times over.
         let lacks = self.decoder.lacks(&unread[self.passed..]);
         let more = lacks.max(unread.len());
         let mut larger = vec![0; unread.len() + more + READ_BUFFER];
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads until that many replies were passed over.
+    /// Reads until this number of replies has been passed over.
     async fn pass(reader: &mut Reader, mut bytes: &[u8], replies: usize) {
         for _ in 0..replies {
             let len = loop {

@@ -1,4 +1,4 @@
-//! Replies to clients, and their counts.
+//! Replies to clients, with metrics.
 
 use super::Engine;
 use super::flight::Flight;

@@ -12,8 +12,8 @@ use crate::resp::reply::Reply;
 use crate::time::clock;
 
 impl Engine {
-    /// Sends the current round to all masters that can be reached, also to those whose ballots do not count: they have to
-    /// know what happens. Nothing is sent when the voters are too few.
+    /// Sends the current round to all reachable masters, even those whose ballots do not count: they must learn of the
+    /// change. Sends nothing if there are too few voters.
     pub(super) fn ask(&self, flight: &mut Flight) {
         let (asked, term) = (self.reachable(), self.term());
         let voters = asked.and(term.voters());
@@ -33,7 +33,7 @@ impl Engine {
         let (now, asked_us) = (clock::now(), self.stopwatch.us());
         let end = now + self.rules.vote_timeout;
         let last = *flight.last.get_or_insert(now + self.rules.patience);
-        // A round that is sent gets the time that any has.
+        // A round that is sent gets at least the time of any round.
         let patience = last.saturating_duration_since(now).max(self.rules.vote_timeout);
         flight.operation.ask(&self.rules, Asked { all: asked, voters, patience }, now);
         flight.operation.encode(&self.rules, Form::Sha, &mut request);
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Returns the reply when there are not enough masters to ask.
+    /// Returns the error reply if there are too few masters.
     fn too_few(&self, needs_quorum: bool, asked: MasterSet, voters: MasterSet) -> Option<Reply> {
         if needs_quorum {
             let enough = self.rules.quorum.reached_by(voters);
@@ -97,8 +97,8 @@ impl Engine {
         }
     }
 
-    /// Says why there is no quorum. Masters that are only on probation will vote in a while, and clients know what
-    /// `LOADING` means.
+    /// Returns the error that says why there is no quorum. Masters that are only on probation will vote soon, and
+    /// clients know the meaning of `LOADING`.
     pub(super) fn no_quorum(&self, asked: MasterSet, voters: MasterSet) -> Reply {
         if let Some(obstacle) = self.electorate.why_it_waits() {
             return verdict::not_serving(&obstacle);
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Returns `; ADDRESS: why` for each master that can be reached and does not serve.
+    /// Returns `; ADDRESS: why` for each master that is reachable but does not serve.
     fn refusals(&self) -> String {
         let why = |link: &Rc<Link>| {
             Some(format!("; {}: {}", link.address(), link.why_not_though_reached()?))

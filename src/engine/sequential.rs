@@ -1,4 +1,4 @@
-//! What is asked of one master after the other, or in portions: walks, reads of what is large, and long questions.
+//! Requests that go to one master after the other, or in portions: walks, large reads, and long questions.
 
 pub mod large;
 pub mod libraries;
@@ -18,45 +18,45 @@ use super::sequential::walk::{Walk, WalkOver};
 use crate::client::outbox::{Order, Target};
 use crate::engine::sequential::unknown_command::Newer;
 
-/// One of them.
+/// A request of this kind.
 #[derive(Debug)]
 pub enum Aside {
-    /// Everything that a quorum holds, or a page of it.
+    /// Everything that a quorum holds, or a page of that.
     Walk(Walk),
-    /// One reply that may be large.
+    /// A single reply that may be large.
     Large(Large),
     /// A command that only the masters know.
     Newer(Newer),
-    /// Who listens to many channels.
+    /// Subscriber counts of many channels.
     Listeners(NumSub),
 }
 
-/// Whom it asks, and what keeps it within limits.
+/// The engine that asks the masters, and the limits on large reads.
 pub struct Asking {
-    /// The masters.
+    /// The engine.
     pub engine: Rc<Engine>,
-    /// One large read at a time for each client.
+    /// Limits each client to one large read at a time.
     pub client: Rc<Semaphore>,
-    /// Masters that may be busy with large reads of this process, so that the others are a quorum.
+    /// Limits how many masters may be busy with large reads of this process, so that the others are a quorum.
     pub busy: Arc<Busy>,
 }
 
-/// Lets some masters at a time be busy with large reads.
+/// Limits how many masters are busy with large reads at a time.
 #[derive(Debug)]
 pub struct Busy {
     masters: Semaphore,
-    /// How many wait whose clients are there, as far as is known.
+    /// Number of waiters whose clients are still connected, as far as known.
     waiting: AtomicUsize,
 }
 
 impl Busy {
-    /// For so many masters.
+    /// Creates a limit of this number of masters.
     pub fn new(masters: usize) -> Self {
         Self { masters: Semaphore::new(masters), waiting: AtomicUsize::new(0) }
     }
 
-    /// Waits until one more may be; `None` when the client has gone. Whoever will send no more may have gone, too,
-    /// and comes after all others.
+    /// Waits for a free slot. Returns `None` if the client has gone. A client that will send no more may have gone too,
+    /// so it comes after all others.
     pub async fn acquire(&self, target: &Target) -> Option<SemaphorePermit<'_>> {
         let mut waits = Some(Waits::of(&self.waiting));
         loop {
@@ -73,7 +73,7 @@ impl Busy {
     }
 }
 
-/// One more waits, until this is dropped.
+/// Counts one waiter until dropped.
 struct Waits<'a>(&'a AtomicUsize);
 
 impl<'a> Waits<'a> {
@@ -90,7 +90,7 @@ impl Drop for Waits<'_> {
 }
 
 impl Aside {
-    /// The database.
+    /// Returns the database.
     pub fn db(&self) -> u32 {
         match self {
             Self::Walk(walk) => walk.db,
@@ -100,7 +100,7 @@ impl Aside {
         }
     }
 
-    /// The key, or the first of them.
+    /// Returns the key, or the first one.
     pub fn key(&self) -> &[u8] {
         match self {
             Self::Walk(walk) => match &walk.over {
@@ -113,7 +113,7 @@ impl Aside {
         }
     }
 
-    /// What it may overtake within its session: it takes several rounds.
+    /// Returns which requests it may overtake within its session: it takes several rounds.
     pub fn order(&self) -> Order {
         match self {
             Self::Walk(Walk { over: WalkOver::Keys, .. }) => Order::Alone,
@@ -123,7 +123,7 @@ impl Aside {
         }
     }
 
-    /// Asks, and answers.
+    /// Runs the request, and delivers the reply.
     pub async fn run(self, asking: Asking, target: Target) {
         let since_us = asking.engine.stopwatch_us();
         let key = Box::<[u8]>::from(self.key());

@@ -1,4 +1,4 @@
-//! Settling registers that some master is behind on.
+//! Settling registers on which some master is behind.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,28 +13,29 @@ use crate::operation::settle::Settle;
 use crate::operation::{Kind, Operation};
 use crate::resp::reply::Reply;
 
-/// So many keys are settled at a time.
+/// Number of keys settled at a time.
 const AT_ONCE: usize = 32;
 
-/// How often it is looked whether a master is back that is behind.
+/// Interval of checks whether a master that is behind is back.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The first and the longest pause of a key that could not be settled: somebody else is at it, or a master has just gone.
+/// First and longest pause of a key that could not be settled: another worker is busy with it, or a master has just
+/// gone.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
 impl Engine {
-    /// Makes all masters hold the same under `place` that can vote. Returns those that hold it then.
+    /// Makes all voting masters hold the same under `place`. Returns those that hold it then.
     ///
     /// # Errors
-    /// The reply that a client would get: no quorum, or somebody else was always quicker.
+    /// Returns the error reply that a client would get: no quorum, or others always interfered.
     pub async fn settle_register(self: &Rc<Self>, place: Place) -> Result<MasterSet, Reply> {
         self.settle_with(place, |settle| settle).await
     }
 
-    /// The same, and removes the lease that the key holds, whoever holds it.
+    /// Like [`Engine::settle_register`], and removes the lease on the key, whoever holds it.
     ///
     /// # Errors
-    /// As above.
+    /// As there.
     pub async fn release_register(self: &Rc<Self>, place: Place) -> Result<MasterSet, Reply> {
         self.settle_with(place, Settle::releasing).await
     }
@@ -53,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Settles what masters are behind on, for ever.
+    /// Continuously settles registers on which masters are behind.
     pub async fn keep_settling(self: Rc<Self>) {
         let free = Arc::new(Semaphore::new(AT_ONCE));
         loop {
@@ -62,7 +63,7 @@ impl Engine {
                 let _ = tokio::time::timeout(LOOK, behind.added()).await;
                 continue;
             };
-            // It is never closed.
+            // The semaphore is never closed.
             let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
             let engine = Rc::clone(&self);
             tokio::task::spawn_local(async move {

@@ -1,23 +1,23 @@
-//! The silence of a master that owes answers: how long it may last, and that it is noticed.
+//! The silence of a master that owes answers: its limit and its detection.
 //!
-//! It is measured in heartbeats, so that a worker that was busy itself does not take its own silence for the master's.
+//! It is measured in heartbeats, so that a busy worker does not mistake its own silence for the master's.
 
 use std::time::Duration;
 
-/// A connection is torn down when a master has been silent for so many vote timeouts, but not sooner than
-/// [`LEAST_SILENCE`]: a fork or an fsync may take that long. Nor sooner than somebody may wait for it.
+/// Vote timeouts of silence after which a connection is torn down, but not sooner than [`LEAST_SILENCE`], as a fork or
+/// an fsync may take that long. Nor sooner than a client may wait for it.
 const SILENT_VOTE_TIMEOUTS: u32 = 10;
 const LEAST_SILENCE: Duration = Duration::from_millis(500);
 
-/// Heartbeats in the time of silence that is allowed.
+/// Heartbeats within the allowed silence.
 const HEARTBEATS: u32 = 5;
 
-/// The interval between two heartbeats.
+/// Returns the interval between two heartbeats.
 pub(super) fn heartbeat_interval(vote_timeout: Duration, patience: Duration) -> Duration {
     longest_silence(vote_timeout, patience) / HEARTBEATS
 }
 
-/// The longest time for which a master may owe an answer and say nothing.
+/// Returns how long a master that owes an answer may be silent.
 fn longest_silence(vote_timeout: Duration, patience: Duration) -> Duration {
     (vote_timeout * SILENT_VOTE_TIMEOUTS).max(LEAST_SILENCE).max(patience + patience / 4)
 }
@@ -25,18 +25,18 @@ fn longest_silence(vote_timeout: Duration, patience: Duration) -> Duration {
 /// The silence at the other end of one connection.
 #[derive(Debug, Default)]
 pub struct Silence {
-    /// Something has been read since the last heartbeat.
+    /// Whether anything has been read since the last heartbeat.
     heard: bool,
     heartbeats: u32,
 }
 
 impl Silence {
-    /// Something has been read.
+    /// Notes that something has been read.
     pub fn ends(&mut self) {
         self.heard = true;
     }
 
-    /// Counts a heartbeat of a master that `owes` answers or not, and says whether it has been silent for too long.
+    /// Counts a heartbeat of a master that `owes` answers or not. Returns whether it has been silent for too long.
     pub fn lasts_too_long(&mut self, owes: bool) -> bool {
         let heard = std::mem::take(&mut self.heard);
         self.heartbeats = if owes && !heard { self.heartbeats + 1 } else { 0 };

@@ -1,13 +1,12 @@
-//! How long things took, for those who count.
+//! Durations for metrics.
 
 use std::cell::Cell;
 
 use crate::metrics::histogram::micros;
 use crate::time::clock::{self, Instant};
 
-/// When clients or masters were last heard, in microseconds of its own: near enough to tell how long
-/// something took. The clock is not read for it, and requests or answers that were read together cost
-/// one conversion.
+/// When clients or masters were last heard, in microseconds of its own: accurate enough to measure durations. No extra
+/// clock reads are needed, and requests or answers that were read together cost one conversion.
 pub(super) struct Stopwatch {
     start: Instant,
     at: Cell<Instant>,
@@ -15,13 +14,13 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// It begins now.
+    /// Starts a stopwatch now.
     pub(super) fn new() -> Self {
         let start = clock::now();
         Self { start, at: Cell::new(start), us: Cell::new(0) }
     }
 
-    /// It is `now`.
+    /// Sets the current time.
     #[inline]
     pub(super) fn see(&self, now: Instant) {
         if now != self.at.replace(now) {
@@ -29,12 +28,12 @@ impl Stopwatch {
         }
     }
 
-    /// What it was when it was last seen.
+    /// Returns the last time set.
     pub(super) fn us(&self) -> u64 {
         self.us.get()
     }
 
-    /// What has passed by then since `us`.
+    /// Returns the time from `us` to the last time set.
     pub(super) fn since(&self, us: u64) -> u64 {
         self.us.get().saturating_sub(us)
     }

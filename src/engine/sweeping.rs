@@ -1,7 +1,7 @@
-//! Dropping the stamps of keys that are absent, by the rules of [`crate::decision::keyspace::tombstone`].
+//! Dropping the stamps of absent keys, by the rules of [`crate::decision::keyspace::tombstone`].
 //!
-//! Only while all members are in, and under one version of the roster. A key is considered in one pass over all keys of all
-//! masters, and dropped behind the next whole pass, in which no open state has named it.
+//! That happens only while all members are in, and under one version of the roster. A key becomes a candidate in one
+//! pass over all keys of all masters. It is dropped after the next whole pass in which no open state has named it.
 
 use std::time::Duration;
 
@@ -16,26 +16,26 @@ use crate::operation::register::answer::StampHead;
 use crate::operation::register::promises::TOMBSTONE_AGE;
 use crate::operation::register::{Job, Place, ask};
 
-/// Stamps that are considered in one pass. Others come with the next.
+/// Maximum candidates in one pass. Others follow in the next.
 const MOST: usize = 50_000;
 
-/// From so many on it is worth while to hurry.
+/// Number of candidates from which hurrying is worthwhile.
 const MANY: usize = 1_000;
 
-/// Stamps that are dropped at once: a fraction of a millisecond for a master.
+/// Number of stamps dropped at once: a fraction of a millisecond of a master's time.
 const AT_ONCE: usize = 100;
 
 /// See the module.
 pub(super) struct Sweeping {
-    /// What was considered in the last whole pass, without what was named since.
+    /// Candidates of the last whole pass, without those named since.
     found: Sweep<Job>,
-    /// What is considered in this one.
+    /// Candidates of this pass.
     next: Sweep<Job>,
-    /// The edition of the roster in which `found` was.
+    /// The roster edition of `found`.
     edition: u64,
     /// Whether this pass has seen all keys of all members so far.
     is_whole: bool,
-    /// How old a stamp has to be.
+    /// Minimum age of a stamp.
     age: Duration,
 }
 
@@ -46,12 +46,12 @@ impl Sweeping {
         Self { found, next, edition: 0, is_whole: false, age }
     }
 
-    /// Whether much is waiting to be dropped.
+    /// Whether many candidates are waiting.
     pub(super) fn has_many(&self) -> bool {
         self.found.len() >= MANY
     }
 
-    /// A pass begins.
+    /// Begins a pass.
     pub(super) fn begin(&mut self, engine: &Engine) {
         let is_another = std::mem::replace(&mut self.edition, edition(engine)) != self.edition;
         if is_another {
@@ -61,7 +61,7 @@ impl Sweeping {
         self.is_whole = are_all_in(engine);
     }
 
-    /// A page of it: what all members hold is closed, and what is absent is considered.
+    /// Processes a page: closes states that all members hold, and collects absent keys as candidates.
     pub(super) async fn look_at(
         &mut self,
         engine: &Engine,
@@ -97,7 +97,7 @@ impl Sweeping {
         engine.close(db, &open.collect::<Vec<_>>()).await;
     }
 
-    /// A pass has ended: what was considered before it is dropped if it was whole.
+    /// Ends a pass. If it was whole, drops the earlier candidates.
     pub(super) async fn end(&mut self, engine: &Engine) {
         let next = std::mem::take(&mut self.next);
         let is_whole = self.is_whole && are_all_in(engine) && edition(engine) == self.edition;
@@ -107,7 +107,7 @@ impl Sweeping {
             return;
         }
         let found = found.droppable();
-        // Those of one database stand together.
+        // Keys of one database are adjacent.
         for some in found.chunk_by(|(one, _), (other, _)| one.db == other.db) {
             for some in some.chunks(AT_ONCE) {
                 self.drop_old(engine, some).await;
@@ -115,7 +115,7 @@ impl Sweeping {
         }
     }
 
-    /// What was asked for since it was considered has a younger promise, and stays for now.
+    /// Drops stamps that are still old. Keys requested since then have a younger promise, and stay for now.
     async fn drop_old(&mut self, engine: &Engine, keys: &[(Place, Ballot)]) {
         let Some((place, _)) = keys.first() else { return };
         let db = place.db.into();
@@ -138,13 +138,13 @@ impl Sweeping {
         join_all(forgotten).await;
     }
 
-    /// What all members show, if they are all in, in one edition.
+    /// Returns what all members show, if they are all in, under one edition.
     fn of_all<'a>(&self, engine: &Engine, shown: &'a Shown) -> Option<Vec<&'a Vec<StampHead>>> {
         let is_same = are_all_in(engine) && edition(engine) == self.edition;
         shown.iter().map(Option::as_ref).collect::<Option<_>>().filter(|_| is_same)
     }
 
-    /// Whether nothing that is under way can have anything to do with a stamp.
+    /// Whether no request in flight can involve the stamp.
     fn is_old(&self, head: &StampHead, now_us: u64) -> bool {
         let youngest = head.promised.max(head.sight.state.accepted);
         youngest.counter.saturating_add(self.age.as_micros() as u64) < now_us
@@ -155,7 +155,7 @@ fn are_all_in(engine: &Engine) -> bool {
     engine.voters() == engine.rules.quorum.everybody()
 }
 
-/// Which roster this is.
+/// Returns the current edition of the roster.
 fn edition(engine: &Engine) -> u64 {
     engine.term();
     engine.rules.registers.edition()

@@ -1,4 +1,4 @@
-//! Claims that are taken back, and requests that are sent once more.
+//! Claims that are taken back, and requests that are resent.
 
 use std::rc::Rc;
 
@@ -12,7 +12,8 @@ use crate::operation::request::Form;
 use crate::time::clock;
 
 impl Engine {
-    /// Takes the operation's effect back on `master`, now or once its link is back: the link sees to it that it arrives.
+    /// Takes the operation's effect back on `master`, now or once its link is back: the link ensures that the request
+    /// arrives.
     pub(super) fn undo(&self, flight: &Flight, master: MasterId) {
         self.metrics.rollbacks.one();
         if let Some(debt) = flight.operation.debt(&self.rules, flight.operation.kind.round()) {
@@ -20,15 +21,16 @@ impl Engine {
         }
     }
 
-    /// Sends `master`, which has forgotten our script, its text, if its answer still matters. A request that has been
-    /// decided is sent again only so that the master catches up, and only if it can hit nothing that has come after it.
+    /// Resends a request with the script's text to `master`, which has forgotten our script, if its answer still
+    /// matters. A decided request is resent only so that the master catches up, and only if it can affect nothing
+    /// later.
     pub(super) fn send_again(&self, flight: &Flight, master: MasterId, round: u8) -> bool {
         self.links[master.index()].forgot();
         self.send_once_more(flight, master, round, Form::Text)
     }
 
-    /// Sends a call alone, as `master` has done nothing with it when it came
-    /// [together](crate::lua::program::ProgramText::together) with others.
+    /// Resends a call alone, after `master` skipped it in a call [together](crate::lua::program::ProgramText::together)
+    /// with others.
     pub fn has_to_go_alone(self: &Rc<Self>, master: MasterId, waiting: Waiting) {
         self.on_flight(waiting.operation, |flight| {
             if !self.send_once_more(flight, master, waiting.round, Form::Sha) {
@@ -38,8 +40,8 @@ impl Engine {
         self.start_ready();
     }
 
-    /// Asks a master once more that was flushed before or after it answered: nobody can tell which. Where a lease is to
-    /// go, the second answer will do: if the first was given before the flush, that went on at the same time.
+    /// Resends a request to a master that was flushed either before or after it answered. When a lease is to be
+    /// removed, the second answer is enough: if the first was given before the flush, the two were concurrent.
     pub(super) fn is_asked_again_after_a_flush(
         &self,
         flight: &Flight,

@@ -1,4 +1,4 @@
-//! Taking turns on keys, and starting operations whose turn has come.
+//! Turns on keys, and the start of operations whose turn has come.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::resp::reply::Reply;
 use crate::time::clock;
 
 impl Engine {
-    /// Asks the masters once the turns on all its keys are its own. They are taken one after the other, always in the
-    /// same order, so that no two operations wait for each other.
+    /// Asks the masters once the operation has the turns on all its keys. Turns are taken one after the other, always
+    /// in the same order, so that no two operations wait for each other.
     pub(super) fn take_turns(self: &Rc<Self>, flight: &mut Flight) {
         while let Some(key) = flight.operation.kind.turns().get(flight.turns).copied() {
             let entry = self.turns.borrow_mut().enter(key, flight.id, turn::TurnKind::Alone);
@@ -26,7 +26,8 @@ impl Engine {
         self.ask_once_told(flight);
     }
 
-    /// Asks, but a program on several keys waits for masters that have yet to say whether they hold what it is to run on.
+    /// Asks the masters. A program on several keys first waits for masters that have yet to confirm that they hold the
+    /// state on which it runs.
     fn ask_once_told(self: &Rc<Self>, flight: &mut Flight) {
         let places = flight.operation.waits_for_holders(&self.rules).map(<[_]>::to_vec);
         let Some(places) = places else { return self.ask(flight) };
@@ -34,7 +35,7 @@ impl Engine {
         let (registers, longest) = (Rc::clone(&self.rules.registers), self.rules.wait_for_all());
         let told = async move {
             if tokio::time::timeout(longest, registers.heard(&places)).await.is_err() {
-                // This worker may have stood still itself: answers that have come meanwhile are read first.
+                // This worker itself may have stalled: answers that arrived meanwhile are read first.
                 tokio::task::yield_now().await;
                 registers.miss(registers.awaited(&places));
             }
@@ -42,7 +43,8 @@ impl Engine {
         self.pause_until(flight, told, |engine, flight, _| engine.ask(flight));
     }
 
-    /// Goes on as a program with a request for a lease, as the key is none. A turn that it has on the key is the program's.
+    /// Continues a request for a lease as a program, because the key is no lease. If it has the turn on the key, the
+    /// program keeps it.
     pub(super) fn go_on_as_program(self: &Rc<Self>, flight: &mut Flight) {
         let turn = self.fingerprint(flight.operation.db, &flight.operation.key);
         flight.operation.go_on_as_program(&self.rules, turn);
@@ -52,8 +54,8 @@ impl Engine {
         self.take_turns(flight);
     }
 
-    /// Takes the turns of keys that a program has come to, along with those that it had. It gives these back first, as all
-    /// turns are taken in order.
+    /// Takes the turns on keys that a program has reached, along with those that it had. The latter are given back
+    /// first, as all turns are taken in order.
     pub(super) fn take_on(self: &Rc<Self>, flight: &mut Flight) {
         let held = flight.operation.kind.turns()[..std::mem::take(&mut flight.turns)].to_vec();
         let places = flight.operation.kind.come_to().iter();
@@ -65,7 +67,7 @@ impl Engine {
         self.take_turns(flight);
     }
 
-    /// Goes on with an operation whose turn has come, unless its client has gone or its patience has passed.
+    /// Continues an operation whose turn has come, unless its client has gone or its patience has passed.
     fn go_on(self: &Rc<Self>, flight: &mut Flight) {
         if is_abandoned(flight) {
             return self.reply(flight, Reply::Nil, turn::End::Done);
@@ -84,12 +86,12 @@ impl Engine {
         self.reply(flight, verdict::too_many_waiting(), turn::End::Done);
     }
 
-    /// Starts the clock of an operation that has to wait before it is sent.
+    /// Starts the clock of an operation that must wait before it is sent.
     pub(super) fn waits_since_now(&self, flight: &mut Flight) {
         flight.started_us.get_or_insert(self.stopwatch.us());
     }
 
-    /// Starts what waited for its turn, one after the other and not from within each other: thousands may be waiting for
+    /// Starts operations that waited for their turn, in a loop rather than recursively: thousands may be waiting for
     /// one key.
     pub(super) fn start_ready(self: &Rc<Self>) {
         self.publish_announcements();
@@ -108,8 +110,8 @@ impl Engine {
         }
     }
 
-    /// Gives the turn on a key to `next`. An operation that stood in line behind one that waited for masters in vain has
-    /// waited for them as well: it has what is left of its patience.
+    /// Gives the turn on a key to `next`. An operation queued behind one that waited for masters in vain has also
+    /// waited for them, so it only has the rest of its patience.
     pub(super) fn hand_over(&self, next: Option<OperationId>, was_in_vain: bool) {
         let Some(next) = next else { return };
         if was_in_vain {
@@ -123,7 +125,7 @@ impl Engine {
         self.ready.borrow_mut().push_back(next);
     }
 
-    /// Answers a claim that waited while another one decided its fate.
+    /// Answers a claim whose outcome another one decided while it waited.
     pub(super) fn share(&self, id: OperationId, reply: &Reply) {
         let taken = self.on_flight(id, |flight| {
             flight.turn = None;
@@ -138,7 +140,7 @@ impl Engine {
     }
 }
 
-/// Returns whether a claim's client has gone while it waited: there is nobody to grant it to.
+/// Returns whether a claim's client has gone while it waited: a grant would have no recipient.
 fn is_abandoned(flight: &Flight) -> bool {
     flight.operation.kind.needs_its_client() && flight.target.as_ref().is_none_or(Target::is_closed)
 }

@@ -1,4 +1,4 @@
-//! What follows the reply to a client, and the end of a flight.
+//! Consequences of a reply to a client, and the end of a flight.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use crate::operation::verdict;
 use crate::resp::reply::Reply;
 use crate::time::clock;
 
-/// What follows a reply.
+/// Consequences of a reply.
 pub(super) struct Aftermath {
-    /// What masters without a link have missed.
+    /// The note for masters without a link.
     pub(super) note: Option<Note>,
-    /// Its client's patience has passed, and nothing was decided.
+    /// Whether its client's patience has passed without a decision.
     pub(super) was_in_vain: bool,
-    /// Keys whose turns it held.
+    /// Keys on which it held turns.
     turns: Vec<u64>,
     changed: Vec<(u32, Vec<u8>)>,
     messages: Vec<Message>,
 }
 
-/// Least time between two warnings that masters answer differently.
+/// Minimum time between two warnings about differing answers.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// Reads off the operation what follows `reply`, which its client is about to get. Most have nothing of it.
+    /// Collects the consequences of `reply`, which the client is about to get. Most operations have none.
     pub(super) fn aftermath(&self, flight: &mut Flight, reply: &Reply) -> Aftermath {
         let turns = std::mem::take(&mut flight.turns);
         let operation = &flight.operation;
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// Does what follows an answer.
+    /// Carries out the consequences of a reply.
     pub(super) fn follow_up(&self, flight: &mut Flight, aftermath: Aftermath) {
         let Aftermath { note, was_in_vain, turns, changed, messages } = aftermath;
         if let Some(note) = note {
@@ -53,7 +53,7 @@ impl Engine {
         self.announce(messages);
     }
 
-    /// Does what is left to do at the end of a flight.
+    /// Does the remaining work at the end of a flight.
     pub(super) fn wrap_up(&self, flight: &mut Flight) {
         if let Some(owed) = flight.operation.owed(&self.rules) {
             self.settle_owed(flight, owed);
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// At most one in [`BETWEEN_WARNINGS`].
+    /// Logs at most one warning per [`BETWEEN_WARNINGS`].
     fn warn_of_differing(&self, program: &Text, places: &[Place]) {
         let (now, last) = (clock::now(), &self.rules.registers.warned);
         if last.get().is_some_and(|last| now < last + BETWEEN_WARNINGS) {

@@ -1,9 +1,9 @@
-//! Reads that keep a master busy for as long as what they read is large.
+//! Reads that keep a master busy for a time that grows with their size.
 //!
-//! A master does one thing at a time, so while it lists a million members nobody gets its vote. All masters at the same
-//! moment would leave no quorum. So the size is asked first. What is small is read as everything else is
-//! ([`crate::operation::verbatim_read`]); what is large, from one master after the other over the lanes, until a quorum has answered
-//! alike. The others go on voting.
+//! A master does one thing at a time, so it cannot vote while it lists a million members. If all masters did that
+//! simultaneously, there would be no quorum. So the size is measured first. Small keys are read as usual
+//! ([`crate::operation::verbatim_read`]). Large ones are read from one master after the other over the lanes, until a
+//! quorum has given the same answer. The other masters keep voting.
 
 use std::rc::Rc;
 
@@ -24,10 +24,11 @@ use crate::resp::reply::Reply;
 
 use crate::resp::flat;
 
-/// Up to so many bytes of memory on a master all are asked at once: some milliseconds at most.
+/// Maximum memory on a master, in bytes, at which all are asked at once: a few milliseconds at most.
 const SMALL: i64 = 256 << 10;
 
-/// Up to so many, all are asked at once if one after the other did not answer alike: it is written to all the time.
+/// Maximum memory at which all are asked at once after conflicting answers one by one, as the key is constantly written
+/// to.
 const MODERATE: i64 = 2 << 20;
 
 /// A read that may be large.
@@ -35,37 +36,37 @@ const MODERATE: i64 = 2 << 20;
 pub struct Large {
     /// The database.
     pub db: u32,
-    /// What it reads.
+    /// The keys to read.
     pub keys: Vec<Box<[u8]>>,
-    /// What masters run.
+    /// The request that masters run.
     pub request: Box<[u8]>,
     /// The client's words, if it looks up keys that it does not name.
     pub words: Option<Box<[u8]>>,
-    /// The reply when there is nothing.
+    /// The reply if there is nothing.
     pub nothing: Nothing,
-    /// Pairs are for a client that knows none: RESP2 has members and their scores one behind the other.
+    /// Whether pairs are flattened for a client without them: RESP2 lists members and scores alternately.
     pub flat: bool,
 }
 
-/// What the masters said, one after the other.
+/// The result of asking the masters one after the other.
 enum Heard {
     Agreed(Bytes, Registers),
-    /// They answered, and differ.
+    /// Their answers differ.
     Differ,
-    /// They do not take it for a command.
+    /// They do not accept it as a command.
     Wrong,
     Unknown(Reply),
-    /// Nobody waits any more.
+    /// The client has gone.
     Gone,
 }
 
 impl Large {
-    /// The key whose turn it is in its session.
+    /// Returns the key that counts for the order within the session.
     pub(super) fn key(&self) -> &[u8] {
         self.keys.first().map_or(b"", |key| key)
     }
 
-    /// The reply.
+    /// Returns the reply.
     pub(crate) async fn run(&self, asking: &Asking, target: &Target) -> Reply {
         let reply = match self.size(asking).await {
             Err(error) => error,
@@ -100,7 +101,7 @@ impl Large {
         self.ask(asking, Kind::Query(Box::new(query.looking_up(self.words.clone())))).await
     }
 
-    /// Lets a quorum agree on the keys, by a program that reads little of them.
+    /// Makes a quorum agree on the keys, by a program that reads little of them.
     async fn settle(&self, asking: &Asking) {
         let words = [&b"EXISTS"[..]].into_iter().chain(self.names());
         let rules = asking.engine.rules();
@@ -118,15 +119,15 @@ impl Large {
         asking.engine.run(operation, fingerprint).await
     }
 
-    /// Masters that are asked at different moments may differ because somebody is writing; only the same answer of a
-    /// quorum is one.
+    /// Reads from one master after the other. Masters asked at different moments may differ because of concurrent
+    /// writes; only the same answer from a quorum counts.
     async fn one_after_the_other(&self, asking: &Asking, size: i64, target: &Target) -> Reply {
         let alone = Rc::clone(&asking.client);
         let _alone = alone.acquire().await;
         target.has_read().await;
         for _ in 0..=asking.engine.rules().split_vote_retries {
-            // While so many masters are busy, a quorum of others votes. Who has waited so long may be answered soon, and
-            // only so many hold what one master has said.
+            // The limit on busy masters leaves a quorum of others that vote. It also bounds how many callers hold a
+            // master's answer, and favours those that have waited long.
             let Some(busy) = asking.busy.acquire(target).await else { return Reply::Nil };
             let heard = self.heard_at_one_moment(asking, target).await;
             drop(busy);
@@ -142,7 +143,7 @@ impl Large {
         verdict::changes_all_the_time()
     }
 
-    /// Several keys are looked at twice, the first time without what they hold.
+    /// Looks at several keys twice, the first time without their contents.
     async fn heard_at_one_moment(&self, asking: &Asking, target: &Target) -> Heard {
         if self.keys.len() < 2 {
             return self.heard(&self.request, asking, target).await;
@@ -180,12 +181,12 @@ impl Large {
             let request = request.clone();
             let answer = asking.engine.ask_large_aside(master, self.db, request, parts + 1).await;
             let answer = match answer {
-                // It is still at it. With another one there might be no quorum.
+                // The master is still busy. Asking another one could leave no quorum.
                 Err(LostAnswer::TimedOut) => return Heard::Unknown(verdict::too_large_to_read()),
                 Err(LostAnswer::Unreachable) => None,
                 Ok(answer) => last(&answer, parts),
             };
-            // One that is out of memory queues nothing, either.
+            // A master that is out of memory queues no commands either.
             if answer.as_ref().is_some_and(|answer| answer.starts_with(b"-EXECABORT")) {
                 aborted += 1;
                 if aborted > rules.quorum.tolerates() {
@@ -223,7 +224,7 @@ impl Large {
     }
 }
 
-/// The reply behind so many others.
+/// Returns the reply after this number of others.
 fn last(replies: &Bytes, parts: usize) -> Option<Bytes> {
     let mut rest = &replies[..];
     for _ in 0..parts {
@@ -232,7 +233,7 @@ fn last(replies: &Bytes, parts: usize) -> Option<Bytes> {
     Some(replies.slice_ref(rest))
 }
 
-/// An array of pairs as one of what is in them.
+/// Flattens an array of pairs.
 fn flattened(pairs: &Bytes) -> Bytes {
     let is_pair = |element: &flat::Element<'_>| element.bytes == b"*2\r\n";
     let count = flat::elements(pairs).skip(1).filter(is_pair).count();

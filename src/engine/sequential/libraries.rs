@@ -1,8 +1,8 @@
-//! The libraries of functions: one register, of which each worker keeps what it has read.
+//! The libraries of functions: one register, cached by each worker.
 //!
-//! Who calls a function first asks a quorum for the name of what the register holds ([`crate::operation::watch`]), which is one round
-//! trip. If the worker has read that, it is current; else the register is read, and its name once more: a value that was
-//! read between two equal names has that name.
+//! Before calling a function, a quorum is asked for the name of the register's contents ([`crate::operation::watch`]),
+//! which is one round trip. If the worker has cached the contents with that name, they are current. Otherwise it reads
+//! the register, and the name once more: a value read between two equal names has that name.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,29 +26,29 @@ use crate::operation::{Kind, Operation, settled_read};
 use crate::resp::flat;
 use crate::resp::reply::Reply;
 
-/// All libraries at some moment, in the order of their names.
+/// All libraries at some moment, ordered by name.
 #[derive(Debug, Default)]
 pub struct Libraries(Vec<Library>);
 
 impl Libraries {
-    /// Each of them.
+    /// Returns all libraries.
     pub fn all(&self) -> &[Library] {
         &self.0
     }
 
-    /// The library of this name.
+    /// Returns the library of this name.
     pub fn named(&self, name: &str) -> Option<&Library> {
         self.0.iter().find(|library| library.name == name)
     }
 
-    /// The function of this name in any case, in whichever library.
+    /// Returns the function of this name in any library, ignoring case if there is no exact match.
     pub fn function(&self, name: &[u8]) -> Option<&Function> {
         let mut functions = self.0.iter().flat_map(|library| &library.functions);
         let is_meant = |function: &&Function| function.name.as_bytes().eq_ignore_ascii_case(name);
         functions.clone().find(|it| it.name.as_bytes() == name).or_else(|| functions.find(is_meant))
     }
 
-    /// Reads a whole register: names and contents by turns.
+    /// Parses a whole register: alternating names and contents.
     fn read(hash: &[u8]) -> Option<Self> {
         let words: Vec<&[u8]> = flat::elements(hash).filter_map(|element| element.body).collect();
         let library = |pair: &[&[u8]]| Library::stored(pair.get(1)?);
@@ -58,45 +58,45 @@ impl Libraries {
     }
 }
 
-/// What becomes of libraries that are there already when others are stored.
+/// What to do with existing libraries when others are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// None may have the same name (`FUNCTION LOAD`).
+    /// Reject libraries whose name exists (`FUNCTION LOAD`).
     New,
-    /// The same, in the words of `FUNCTION RESTORE`.
+    /// Like [`New`](Self::New), with the replies of `FUNCTION RESTORE`.
     Append,
-    /// The new ones take the place of those with the same name.
+    /// Replace libraries of the same name.
     Replace,
-    /// They go.
+    /// Remove all existing libraries.
     Flush,
 }
 
-/// What a session has been told of the register, for a request that waits for that.
+/// The register's contents for a request in a session that waits for them.
 #[derive(Debug, Default)]
 pub enum LibraryAnswer {
-    /// Nobody has asked.
+    /// Not requested.
     #[default]
     Nobody,
-    /// A quorum is asked.
+    /// A quorum has been asked.
     Pending,
-    /// This.
+    /// The result.
     Told(Result<Rc<Libraries>, Reply>),
 }
 
-/// What a worker knows of the register.
+/// A worker's cached copy of the register.
 #[derive(Debug, Default)]
 pub struct Shelf {
     known: RefCell<Option<(ContentName, Rc<Libraries>)>>,
 }
 
-/// How often it is read again while others change it.
+/// Maximum reads while others change it.
 const MOST: usize = 16;
 
 impl Shelf {
-    /// The libraries as they were at some moment since this was called.
+    /// Returns the libraries as of some moment since the call.
     ///
     /// # Errors
-    /// What is answered when no quorum tells.
+    /// Returns the error reply if no quorum answers.
     pub async fn current(&self, engine: &Rc<Engine>) -> Result<Rc<Libraries>, Reply> {
         let mut name = name(engine).await?;
         for _ in 0..MOST {
@@ -118,21 +118,21 @@ impl Shelf {
     }
 }
 
-/// Libraries that are to be kept, all or none.
+/// Libraries to be stored, all or none.
 #[derive(Debug)]
 pub struct Storing {
     /// As clients have sent them.
     pub texts: Vec<Bytes>,
-    /// What becomes of others.
+    /// What to do with existing libraries.
     pub policy: Policy,
-    /// Rules of whoever stores them: masters run their text.
+    /// Access rules of the client that stores them: masters run their text.
     pub guard: Option<Arc<Guard>>,
-    /// What is answered once they are kept.
+    /// The reply once they are stored.
     pub reply: Reply,
 }
 
 impl Storing {
-    /// Lets masters look at the libraries, keeps them, and answers.
+    /// Has masters check the libraries, stores them, and replies.
     pub async fn run(self, engine: Rc<Engine>, target: Target) {
         let reply = self.stored(&engine).await.unwrap_or_else(|refused| refused);
         target.deliver(reply);
@@ -152,12 +152,12 @@ impl Storing {
     }
 }
 
-/// The operation that removes the library of this name (`FUNCTION DELETE`).
+/// Returns the operation that removes the library of this name (`FUNCTION DELETE`).
 pub fn deletion(engine: &Engine, name: &[u8]) -> Operation {
     change(engine, RegisterChange::Delete, &[name])
 }
 
-/// The operation that removes all libraries (`FUNCTION FLUSH`).
+/// Returns the operation that removes all libraries (`FUNCTION FLUSH`).
 pub fn flush(engine: &Engine) -> Operation {
     change(engine, RegisterChange::Flush, &[])
 }
@@ -177,7 +177,7 @@ async fn store(engine: &Rc<Engine>, policy: Policy, libraries: &[Library]) -> Re
     engine.run_now(change(engine, RegisterChange::Store, &words)).await
 }
 
-/// Lets masters say whether a text is Lua, and what it registers. Nothing is kept of it.
+/// Asks masters whether a text is Lua, and what it registers. Nothing is stored.
 async fn registered(
     engine: &Rc<Engine>,
     text: Bytes,
@@ -203,13 +203,13 @@ async fn registered(
     }
 }
 
-/// What masters say of a script, in the words of a library (`function_lua.c`, `luaEngineCreate`).
+/// Rewrites the masters' error about a script as one about a library (`function_lua.c`, `luaEngineCreate`).
 fn of_functions(why: &str) -> String {
     let why = why.replace("user_script:", "user_function:");
     why.replacen("Error compiling script (new function):", "Error compiling function:", 1)
 }
 
-/// The name of what a quorum holds.
+/// Returns the name of the contents that a quorum holds.
 async fn name(engine: &Rc<Engine>) -> Result<ContentName, Reply> {
     let watched = Watched::new(0, LIBRARIES.as_bytes(), engine.changes_of(Vec::new()));
     let watch = Kind::Watch(Watch::new(Rc::clone(&watched)));
@@ -219,7 +219,7 @@ async fn name(engine: &Rc<Engine>) -> Result<ContentName, Reply> {
     }
 }
 
-/// All of it, as a quorum holds it.
+/// Returns the whole contents that a quorum holds.
 async fn content(engine: &Rc<Engine>) -> Result<Libraries, Reply> {
     let key = LIBRARIES.as_bytes();
     let words = [&b"HGETALL"[..], key].into_iter();
@@ -248,7 +248,7 @@ fn change(engine: &Engine, change: RegisterChange, argv: &[&[u8]]) -> Operation 
     operation(engine, text, &[LIBRARIES.as_bytes()], argv)
 }
 
-/// The operation that runs a program with these keys and arguments.
+/// Returns the operation that runs a program with these keys and arguments.
 fn operation(engine: &Engine, text: Arc<Wrapped>, keys: &[&[u8]], argv: &[&[u8]]) -> Operation {
     let runner = engine.rules().texts.runner_of(&text);
     let turns = keys.iter().map(|key| engine.fingerprint(0, key)).collect();

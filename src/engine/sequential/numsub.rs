@@ -1,7 +1,7 @@
 //! `PUBSUB NUMSUB` of many channels: in portions, one after the other.
 //!
-//! A master counts the subscribers of 90,000 channels in the time in which nobody gets its vote, and a worker
-//! reads its answer in the time in which nobody gets its turn.
+//! Otherwise a master would cast no votes while it counts the subscribers of 90,000 channels, and a worker would serve
+//! nobody while it reads the answer.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -18,27 +18,27 @@ use crate::operation::channels::{Channels, What};
 use crate::operation::{Kind, Operation, verdict};
 use crate::resp::reply::Reply;
 
-/// Masters are asked about so many at once.
+/// Maximum channels per request to masters.
 pub const AT_ONCE: usize = 1000;
 
-/// A portion that no master answers is asked for again: one of many may come at a bad moment.
+/// Maximum attempts at a portion that no master answers: one of many may come at a bad moment.
 const ATTEMPTS: usize = 3;
 
 /// The channels in question.
 #[derive(Debug)]
 pub struct NumSub {
-    /// Which of the two kinds they are.
+    /// The kind of the channels.
     pub kind: ChannelKind,
-    /// Their names, one behind the other.
+    /// Their concatenated names.
     pub names: Bytes,
-    /// Where each of them ends.
+    /// The end offset of each name.
     pub ends: Vec<usize>,
-    /// Who knows the subscribers of this process.
+    /// The subscribers of this process.
     pub registry: Arc<Registry>,
 }
 
 impl NumSub {
-    /// The reply.
+    /// Returns the reply.
     pub(super) async fn run(&self, engine: &Rc<Engine>, target: &Target) -> Reply {
         let (mut time, mut pairs) = (TimeSlice::default(), Vec::new());
         for start in (0..self.ends.len()).step_by(AT_ONCE) {

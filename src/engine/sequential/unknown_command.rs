@@ -1,7 +1,8 @@
 //! A command that only the masters know: of a later version, or of a module.
 //!
-//! All that vote are asked what it is (`COMMAND INFO`). Where they say the same, it runs by its flags and keys: as a read, or
-//! as a program. That takes a round trip before each, as nothing is remembered: a module may be loaded or unloaded.
+//! All voting masters are asked to describe it (`COMMAND INFO`). If they agree, it runs according to its flags and
+//! keys: as a read, or as a program. That takes a round trip before each, as nothing is cached: a module may be loaded
+//! or unloaded.
 
 use std::sync::Arc;
 
@@ -25,34 +26,34 @@ pub struct Newer {
     pub db: u32,
     /// All its words.
     pub words: Vec<Box<[u8]>>,
-    /// What the client speaks.
+    /// The client's protocol version.
     pub protocol: Protocol,
     /// The reply if masters do not know it.
     pub unknown: Reply,
     /// The program that runs single commands.
     pub text: Arc<Text>,
-    /// Who runs that on masters that do not keep it.
+    /// The text that runs it on masters that do not keep it.
     pub runner: Option<Arc<Text>>,
 }
 
-/// What masters say of a command.
+/// A master's description of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Info {
     arity: i64,
     flags: Vec<Vec<u8>>,
     /// First key, last key and step.
     keys: [i64; 3],
-    /// What it answers, and so what it does, hangs on more than its words and its keys.
+    /// Whether the reply, and so the effect, depends on more than its words and its keys.
     is_by_chance: bool,
 }
 
 impl Newer {
-    /// The key whose turn it is in its session: nobody knows yet.
+    /// Returns the key that counts for the order within the session, which is a guess at this point.
     pub(super) fn key(&self) -> &[u8] {
         self.words.get(1).map_or(b"", |word| word)
     }
 
-    /// The reply.
+    /// Returns the reply.
     pub(super) async fn run(&self, asking: &Asking) -> Reply {
         let info = match self.info(asking).await {
             Ok(Some(info)) => info,
@@ -73,7 +74,8 @@ impl Newer {
             Ok(keys) => keys,
             Err(error) => return error,
         };
-        // What has no keys is about the server, and what waits or listens would do so on a connection of ours.
+        // Commands without keys concern the server. Those that block or subscribe would do so on the proxy's own
+        // connection.
         let is_of_server =
             ["admin", "noscript", "blocking", "pubsub"].iter().any(|it| info.has(it));
         if keys.is_empty() || is_of_server {
@@ -106,7 +108,8 @@ impl Newer {
         self.words.iter().map(|word| &**word)
     }
 
-    /// What all masters that vote say; `None`: one does not know it, or they differ.
+    /// Returns the description shared by all voting masters, or `None` if one does not know the command, or they
+    /// differ.
     async fn info(&self, asking: &Asking) -> Result<Option<Info>, Reply> {
         let mut question = Vec::new();
         request::encode(&mut question, &[b"COMMAND", b"INFO", &self.words[0]]);
@@ -127,7 +130,7 @@ impl Newer {
         Ok(answers)
     }
 
-    /// Its keys in this request: where they always are, or else where masters find them.
+    /// Returns its keys in this request: at fixed positions, or else where masters find them.
     async fn keys(&self, info: &Info, asking: &Asking) -> Result<Vec<Box<[u8]>>, Reply> {
         if !info.has("movablekeys") {
             return Ok(info.places(self.words.len()).map(|at| self.words[at].clone()).collect());
@@ -145,7 +148,7 @@ impl Newer {
 }
 
 impl Info {
-    /// Reads the reply to `COMMAND INFO` of one command.
+    /// Parses the reply to `COMMAND INFO` of one command.
     fn parse(answer: &[u8]) -> Option<Self> {
         let [command] = flat::items(answer)?[..] else { return None };
         let parts = flat::items(command)?;
@@ -171,7 +174,7 @@ impl Info {
         if self.arity < 0 { words >= bound } else { words == bound }
     }
 
-    /// Where its keys are among so many words.
+    /// Returns the positions of its keys among this number of words.
     fn places(&self, words: usize) -> impl Iterator<Item = usize> + use<> {
         let [first, last, step] = self.keys;
         let last = if last < 0 { words as i64 + last } else { last.min(words as i64 - 1) };
@@ -180,7 +183,7 @@ impl Info {
     }
 }
 
-/// The texts of an array or a set.
+/// Returns the texts of an array or a set.
 fn texts(frame: &[u8]) -> Vec<Vec<u8>> {
     let words = flat::elements(frame).skip(1);
     words.map(|word| word.body.unwrap_or(word.line).to_vec()).collect()

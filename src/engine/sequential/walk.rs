@@ -1,8 +1,9 @@
-//! `KEYS`, `SCAN`, `DBSIZE`, `RANDOMKEY`, `HSCAN`, `SSCAN` and `ZSCAN`: pages of one master after the other, over the lanes, until so many have
-//! been walked over that nothing is missing which a quorum holds ([`crate::decision::quorum::walk`]).
+//! `KEYS`, `SCAN`, `DBSIZE`, `RANDOMKEY`, `HSCAN`, `SSCAN` and `ZSCAN`: pages of one master after the other, over the
+//! lanes. The walk ends once enough masters have been covered that everything a quorum holds has been seen
+//! ([`crate::decision::quorum::walk`]).
 //!
-//! What is on a page is asked of other masters as well, until a quorum is known to hold it. It is shown unless it is
-//! certain that none does: the rest of a lost claim is not.
+//! Entries of a page are also checked with other masters, until a quorum is known to hold them. An entry is shown
+//! unless it is certain that no quorum does: the remains of a lost claim are not.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -27,10 +28,10 @@ mod page;
 
 use page::{Found, Page, Poll};
 
-/// Maximum `COUNT` of one page, whatever a client asks for: a master does nothing else meanwhile.
+/// Maximum `COUNT` of one page, whatever a client asks for: meanwhile a master does nothing else.
 pub const LONGEST_PAGE: i64 = 100;
 
-/// What is walked over.
+/// The subject of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WalkOver {
     /// The keys of the database.
@@ -43,7 +44,7 @@ pub enum WalkOver {
     SortedSet(Bytes),
 }
 
-/// Which of it.
+/// Which entries to show.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// `MATCH`
@@ -54,16 +55,16 @@ pub struct Filter {
     pub count: i64,
 }
 
-/// How much of it.
+/// How much to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkExtent {
-    /// All, in one reply.
+    /// All entries, in one reply.
     All,
-    /// Only how much it is.
+    /// Only their number.
     Count,
-    /// One of it, drawn at random.
+    /// One entry, drawn at random.
     Any,
-    /// What comes next, from this cursor on.
+    /// The next entries, from this cursor on.
     From(u64),
 }
 
@@ -72,16 +73,16 @@ pub enum WalkExtent {
 pub struct Walk {
     /// The database.
     pub db: u32,
-    /// What is walked over.
+    /// The subject of the walk.
     pub over: WalkOver,
-    /// Which of it.
+    /// Which entries to show.
     pub filter: Filter,
-    /// How much of it.
+    /// How much to return.
     pub extent: WalkExtent,
 }
 
 impl Walk {
-    /// The reply; nil when `target` has gone meanwhile.
+    /// Returns the reply; nil if `target` has gone meanwhile.
     pub(super) async fn run(&self, engine: &Rc<Engine>, target: &Target) -> Reply {
         let mut walker = Walker::new(self, engine);
         if let Some(key) = self.over.key() {
@@ -101,16 +102,16 @@ impl Walk {
     }
 }
 
-/// A walk while it goes on.
+/// A walk in progress.
 struct Walker<'a> {
     walk: &'a Walk,
     engine: &'a Rc<Engine>,
-    /// The masters in an order that other proxies have as well.
+    /// The masters in an order that other proxies share.
     masters: Vec<MasterId>,
-    /// What has been judged already.
+    /// Entries that have been judged already.
     known: HashSet<Bytes, foldhash::fast::RandomState>,
     shown: Vec<Reply>,
-    /// How often a master could not be walked over.
+    /// Number of failed attempts at pages.
     failures: usize,
     trouble: Trouble,
 }
@@ -140,7 +141,8 @@ impl<'a> Walker<'a> {
         Ok(std::mem::take(&mut self.shown))
     }
 
-    /// What a master has on its last page is little, perhaps all there is: then the next one's is added.
+    /// Returns one page to the client. A master's last page has few entries, perhaps all there are; the next master's
+    /// is then added.
     async fn one_page(&mut self, cursor: u64) -> Result<Reply, Reply> {
         let quorum = self.engine.rules().quorum;
         let mut place = Some(self.found(WalkPlace::decode(quorum, cursor)));
@@ -158,7 +160,7 @@ impl<'a> Walker<'a> {
         Ok(Reply::Array(vec![cursor, Reply::Array(std::mem::take(&mut self.shown))]))
     }
 
-    /// One page, or no page of a master that is skipped. Says what comes next.
+    /// Walks one page, or skips a master without one. Returns the next place.
     async fn step(&mut self, here: WalkPlace) -> Result<Option<WalkPlace>, Reply> {
         if let Some(reply) = self.engine.lacks_quorum() {
             return Err(reply);
@@ -179,8 +181,8 @@ impl<'a> Walker<'a> {
         Ok(Some(here.onwards(page.next, self.tag(master))))
     }
 
-    /// Where a cursor goes on. Those of a process that has ended mean nothing to the next: its walk begins anew.
-    /// Another proxy may call the masters by other addresses, and have them in another order.
+    /// Returns where a cursor continues. Cursors of a process that has ended mean nothing to its successor, so the walk
+    /// of that master restarts. Another proxy may know the masters by other addresses, and in another order.
     fn found(&self, place: WalkPlace) -> WalkPlace {
         let is_there = |index: &usize| self.tag(self.masters[*index]) == place.tag;
         if place.cursor == 0 || is_there(&place.master) {
@@ -192,14 +194,14 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The first digits of the `run_id`.
+    /// Returns the first digits of the `run_id` as a number.
     fn tag(&self, master: MasterId) -> u16 {
         let facts = self.engine.electorate().facts(master);
         let digits = facts.and_then(|facts| facts.run_id.get(..4).map(str::to_owned));
         digits.and_then(|digits| u16::from_str_radix(&digits, 16).ok()).unwrap_or_default()
     }
 
-    /// `None`: the master does not vote, or has not answered.
+    /// Returns a page, or `None` if the master does not vote, or has not answered.
     async fn page(&mut self, master: MasterId, cursor: u64) -> Result<Option<Page>, Reply> {
         let request = self.walk.request(cursor);
         let Some(answer) = self.engine.ask_aside(master, self.walk.db, request, 1).await else {
@@ -217,7 +219,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Shows what is new on a page of `holder` unless no quorum has it.
+    /// Shows new entries on a page of `holder`, unless no quorum has them.
     async fn judge(&mut self, holder: MasterId, mut found: Vec<Found>) {
         let quorum = self.engine.rules().quorum;
         found.retain(|each| !self.walk.is_reserved(each) && self.known.insert(each.name.clone()));
@@ -251,7 +253,7 @@ impl<'a> Walker<'a> {
 }
 
 impl WalkOver {
-    /// The key whose parts are walked over.
+    /// Returns the key whose parts are walked.
     fn key(&self) -> Option<&[u8]> {
         match self {
             Self::Keys => None,

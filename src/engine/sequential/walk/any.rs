@@ -1,8 +1,8 @@
 //! `RANDOMKEY`: one of the keys that a quorum holds.
 //!
-//! A master that is drawn at random draws some of its keys, of which the first that a quorum holds is the answer. Nearly
-//! half of what it draws are stamps. Where it draws nothing that is there, so often that there may be nothing, all that
-//! `KEYS` shows is looked at.
+//! A randomly chosen master draws some of its keys; the first that a quorum holds is the reply. Nearly half of the
+//! drawn keys are stamps. After too many draws without success, there may be no keys at all, so the reply is drawn from
+//! everything that `KEYS` shows.
 
 use bytes::Bytes;
 
@@ -14,10 +14,10 @@ use crate::operation::request;
 use crate::resp::flat;
 use crate::resp::reply::Reply;
 
-/// How many keys a master draws at a time.
+/// Number of keys that a master draws at a time.
 const DRAWN: usize = 8;
 
-/// How often masters are asked to draw. Redis itself tries as often to find a key that has not ended (`dbRandomKey` in
+/// Maximum number of draws. Redis itself makes as many attempts to find a key that has not expired (`dbRandomKey` in
 /// `db.c`).
 const DRAWS: usize = 100 / DRAWN;
 
@@ -43,7 +43,7 @@ impl Walker<'_> {
         })
     }
 
-    /// What a master draws, less what clients do not see; `None`: it does not answer.
+    /// Returns the keys that a master draws, without those hidden from clients, or `None` if it does not answer.
     async fn drawn_by(&self, master: MasterId) -> Option<Vec<Bytes>> {
         let mut request = Vec::new();
         for _ in 0..DRAWN {

@@ -1,7 +1,8 @@
-//! `DBSIZE`: how many keys there are.
+//! `DBSIZE`: the number of keys.
 //!
-//! Where there are few, exactly those that `KEYS` shows. Of many keys each master counts its own, less the stamps of
-//! registers: that is the same but for registers that have ended within the last minute, and for what a minority has.
+//! Few keys are counted exactly, as `KEYS` shows them. If there are many, each master counts its own, without the
+//! stamps of registers. That differs only by registers that have expired within the last minute, and by keys of a
+//! minority.
 
 use super::Walker;
 use crate::catalogue::reserved;
@@ -11,10 +12,10 @@ use crate::operation::{Kind, Operation, request, verdict};
 use crate::resp::flat;
 use crate::resp::reply::Reply;
 
-/// Up to so many keys on a master, stamps included, all are looked at.
+/// Maximum keys on a master, stamps included, at which all are looked at.
 const FEW: i64 = 10_000;
 
-/// How many keys a master looks at in one go: less than a millisecond.
+/// Number of keys that a master looks at in one go: less than a millisecond.
 const AT_A_TIME: &[u8] = b"1000";
 
 impl Walker<'_> {
@@ -29,7 +30,7 @@ impl Walker<'_> {
         }
     }
 
-    /// What a quorum has at least, of what each master has.
+    /// Returns the number of keys that at least a quorum has, given each master's count.
     async fn count_many(&mut self, target: &Target) -> Result<i64, Reply> {
         let quorum = self.engine.rules().quorum;
         let mut counts = Vec::new();

@@ -1,7 +1,7 @@
-//! Which of the keys on a page there are: those that a quorum shows as registers that live, or as leases.
+//! Existing keys on a page: those that a quorum shows as live registers, or as leases.
 //!
-//! Masters are asked one after the other, over the lanes, the one with the page first. What is not decided is read like any
-//! other key, which settles it. A key stays in doubt only where masters do not answer: then it is shown.
+//! Masters are asked one after the other, over the lanes, starting with the one that has the page. Undecided keys are
+//! read like any other key, which settles them. A key stays in doubt only if masters do not answer: it is then shown.
 
 use std::rc::Rc;
 
@@ -21,11 +21,11 @@ use crate::resp::reply::Reply;
 struct Poll {
     name: Bytes,
     reading: Reading<FlushedBallot, Bytes>,
-    /// Masters with a register that lives.
+    /// Masters with a live register.
     there: MasterSet,
 }
 
-/// Returns those of `names` that there are in this database; `holder` has shown them.
+/// Returns those of `names` that exist in this database; `holder` has shown them.
 pub(super) async fn that_are_there(
     engine: &Rc<Engine>,
     db: u32,
@@ -57,7 +57,7 @@ pub(super) async fn that_are_there(
     polls.filter(|(_, is_there)| *is_there).map(|(poll, _)| poll.name).collect()
 }
 
-/// What `master` shows of these keys after its last flush; `None` if it does not answer.
+/// Returns what `master` shows of these keys, and its last flush before that, or `None` if it does not answer.
 async fn looks<'a>(
     engine: &Engine,
     db: u32,
@@ -87,7 +87,7 @@ async fn is_there(engine: &Rc<Engine>, db: u32, poll: &Poll) -> bool {
     }
 }
 
-/// Whether a key exists, as any client reads it.
+/// Returns whether a key exists, as any client reads it.
 pub(super) async fn exists(engine: &Rc<Engine>, db: u32, key: &[u8]) -> Result<bool, Reply> {
     let kind = Kind::Read(Read::new(Question::Exists));
     let operation = Operation { db, key: key.into(), kind };

@@ -1,4 +1,4 @@
-//! One page of a walk, and what the other masters say about what is on it.
+//! One page of a walk, and the other masters' answers about its entries.
 
 use bytes::Bytes;
 
@@ -9,15 +9,15 @@ use crate::operation::request;
 use crate::resp::flat::{self, Element};
 use crate::resp::reply::Reply;
 
-/// What a master has on one page.
+/// One page of a master's entries.
 #[derive(Debug, PartialEq)]
 pub(super) struct Page {
-    /// Its cursor for the next one.
+    /// The master's cursor for the next page.
     pub(super) next: u64,
     pub(super) found: Vec<Found>,
 }
 
-/// A key, or a field or member with what belongs to it.
+/// A key, or a field or member with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) name: Bytes,
@@ -25,7 +25,7 @@ pub(super) struct Found {
 }
 
 impl Page {
-    /// Reads the reply `[cursor, [name, ...]]`; `frames_each`: how many frames are one find.
+    /// Parses the reply `[cursor, [name, ...]]`; `frames_each` is the number of frames per entry.
     pub(super) fn parse(reply: &Bytes, frames_each: usize) -> Option<Self> {
         let whole = flat::items(reply)?;
         let [cursor, list] = whole[..] else { return None };
@@ -41,7 +41,7 @@ impl Page {
 }
 
 impl WalkOver {
-    /// How many frames are one find on a page.
+    /// Returns the number of frames per entry on a page.
     pub(super) fn frames_each(&self) -> usize {
         match self {
             Self::Keys | Self::Set(_) => 1,
@@ -49,13 +49,13 @@ impl WalkOver {
         }
     }
 
-    /// Asks a master what it has of these names; also, in how many replies it will say so.
+    /// Returns the requests for a master's values of these names, and the number of replies.
     pub(super) fn whether_there<'a>(
         &'a self,
         names: impl Iterator<Item = &'a [u8]>,
     ) -> (Vec<u8>, usize) {
         let (verb, key): (&[u8], &[u8]) = match self {
-            // Of keys it is asked otherwise (`keys`).
+            // Keys are checked differently (`keys`).
             Self::Keys => return (Vec::new(), 0),
             Self::Hash(key) => (b"HMGET", key),
             Self::Set(key) => (b"SMISMEMBER", key),
@@ -67,7 +67,7 @@ impl WalkOver {
         (request, 1)
     }
 
-    /// What it has said, for each name; nothing when it has another type there.
+    /// Parses a master's answer for each name; empty if the key has another type there.
     pub(super) fn said(&self, answer: &Bytes) -> Vec<Said> {
         let frames = flat::items(answer).unwrap_or_default();
         let said = |frame: &[u8]| match text(frame) {
@@ -84,7 +84,7 @@ impl WalkOver {
     }
 }
 
-/// A string, or the text of a number.
+/// Returns a string, or the text of a number.
 fn text(frame: &[u8]) -> Option<&[u8]> {
     match flat::elements(frame).next()? {
         Element { marker: b':' | b',', line, .. } => Some(line),
@@ -92,32 +92,32 @@ fn text(frame: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What a master has under a name.
+/// A master's value of a name.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
     Absent,
     There(Option<Bytes>),
 }
 
-/// One find, and how many masters have it.
+/// One entry, and how many masters have it.
 #[derive(Debug)]
 pub(super) struct Poll {
     pub(super) found: Found,
     quorum: Quorum,
-    /// Values are scores, which are written in two ways.
+    /// Whether values are scores, which have two notations.
     has_scores: bool,
     values: Vec<(Option<Bytes>, usize)>,
     absent: usize,
 }
 
 impl Poll {
-    /// One master has it.
+    /// Creates a poll of an entry that one master has.
     pub(super) fn new(quorum: Quorum, found: Found, has_scores: bool) -> Self {
         let values = vec![(found.value.clone(), 1)];
         Self { found, quorum, has_scores, values, absent: 0 }
     }
 
-    /// Another one has spoken.
+    /// Counts the answer of another master.
     pub(super) fn hears(&mut self, said: Said) {
         let Said::There(value) = said else {
             self.absent += 1;
@@ -131,7 +131,7 @@ impl Poll {
         }
     }
 
-    /// It takes more masters to know.
+    /// Whether more masters are needed to decide.
     pub(super) fn is_open(&self) -> bool {
         self.agreed().is_none() && !self.is_held_by_too_few()
     }
@@ -146,7 +146,7 @@ impl Poll {
         agreed.next().map(|(value, _)| value)
     }
 
-    /// With the value of a quorum; with one that some master has, while it is changing.
+    /// Returns the entry with the value of a quorum, or with some master's value while it is changing.
     pub(super) fn shown(self) -> impl Iterator<Item = Reply> {
         let value = self.agreed().unwrap_or(&self.found.value).clone();
         [Some(self.found.name), value].into_iter().flatten().map(Reply::bulk)
