@@ -1,4 +1,4 @@
-//! Access: the passwords of clients, the addresses of strangers, and the proxy's own passwords for the masters.
+//! Access control: the passwords of clients, remote addresses, and the proxy's own passwords for the masters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::acl::Users;
 use crate::net::address;
 use crate::net::tls::server::AuthClients;
 
-/// Returns the password that clients must give; an empty one is none, as in `redis.conf`.
+/// Returns the password required of clients; an empty one is none, as in `redis.conf`.
 pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSetting> {
     match (typed.given("requirepass"), typed.given("requirepass-file")) {
         (Some(_), Some(_)) => {
@@ -21,7 +21,7 @@ pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSettin
     }
 }
 
-/// The users that may log in.
+/// Returns the users that may log in.
 pub(super) fn users(
     typed: &Typed,
     requirepass: Option<&Secret>,
@@ -31,7 +31,7 @@ pub(super) fn users(
     users.map(Arc::new).map_err(|why| InvalidSetting::new(why.to_string()))
 }
 
-/// Gives the common user and password to masters whose URL has none.
+/// Sets the common user and password for masters whose URL has none.
 pub(super) fn log_in(masters: &mut [MasterAddr], typed: &Typed) -> Result<(), InvalidSetting> {
     let user = typed.given("master-user");
     let Some(path) = typed.given("master-password-file") else {
@@ -92,7 +92,7 @@ pub(super) fn unix_socket(typed: &Typed) -> Result<Option<UnixSocket>, InvalidSe
     }
 }
 
-/// Refuses a proxy that no client can reach: that is a mistake.
+/// Rejects a proxy that no client can reach, which is a mistake.
 pub(super) fn require_entrance(settings: &Settings) -> Result<(), InvalidSetting> {
     let entrances = settings.listen.is_some() || settings.tls.is_some();
     match entrances || settings.unix_socket.is_some() {
@@ -103,7 +103,8 @@ pub(super) fn require_entrance(settings: &Settings) -> Result<(), InvalidSetting
     }
 }
 
-/// Refuses a proxy that is open to other hosts: any client that reaches it can take and release every lock.
+/// Rejects an unprotected proxy that is open to other hosts: any client that reaches it can take and release every
+/// lock.
 pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(), InvalidSetting> {
     if !settings.protected_mode || !live.users.default_user().is_open() {
         return Ok(());
@@ -118,7 +119,7 @@ pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(),
     }
 }
 
-/// An address at which other hosts can connect without a certificate.
+/// Returns an address at which other hosts can connect without a certificate.
 pub(super) fn open_to_other_hosts(settings: &Settings) -> Option<&String> {
     let shown = settings.tls.as_ref().filter(|tls| tls.files.auth_clients != AuthClients::Yes);
     let open = [settings.listen.as_ref(), shown.map(|tls| &tls.listen)];

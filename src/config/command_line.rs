@@ -1,4 +1,4 @@
-//! The command line: settings, and what to do with them.
+//! The command line: settings, and the task to carry out with them.
 
 use std::ffi::OsString;
 use std::io;
@@ -38,7 +38,7 @@ pub struct GivenSettings {
     pub config: Option<PathBuf>,
 }
 
-/// The subcommands that take settings too, so that these may stand before or after their names.
+/// The subcommands that also accept settings, so that these may stand before or after their names.
 const WITH_SETTINGS: [&str; 3] = ["check", "settle", "learn"];
 
 /// A task other than to serve the configured masters.
@@ -130,17 +130,17 @@ pub enum Generated {
 }
 
 impl Cli {
-    /// Reads a command line and the environment. An environment variable that is empty counts as not
-    /// set, because `${VARIABLE:-}` is how compose files pass on what may be missing.
+    /// Parses a command line and the environment. An empty environment variable counts as unset, because compose files
+    /// pass on optional variables as `${VARIABLE:-}`.
     ///
     /// # Errors
-    /// Wrong usage, and also `--help` and `--version`: see [`clap::Error::exit_code`].
+    /// Returns an error for wrong usage, and also for `--help` and `--version`: see [`clap::Error::exit_code`].
     pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let command = Self::command().mut_args(|arg| match arg.get_env().map(std::env::var_os) {
             Some(Some(value)) if value.is_empty() => arg.env(Resettable::Reset),
             _ => arg,
         });
-        // The environment is read once, and less than any flag.
+        // The environment is read only once, and any flag overrides it.
         let without_environment = |after: Command| after.mut_args(|arg| arg.env(Resettable::Reset));
         let command = WITH_SETTINGS
             .into_iter()
@@ -148,10 +148,10 @@ impl Cli {
         Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
-    /// The settings of all three places: flags beat the environment, the environment beats the file.
+    /// Returns the settings of all three sources: flags override the environment, which overrides the file.
     ///
     /// # Errors
-    /// There is a configuration file, and it cannot be read.
+    /// Returns an error if there is a configuration file that cannot be read.
     pub fn settings(&self) -> Result<Typed, UnreadableFile> {
         let after = self.action.as_ref().and_then(CliAction::given);
         let layers = || after.into_iter().chain([&self.given]);
@@ -163,7 +163,7 @@ impl Cli {
 }
 
 impl CliAction {
-    /// The settings after the name of a subcommand.
+    /// Returns the settings after the name of a subcommand.
     fn given(&self) -> Option<&GivenSettings> {
         match self {
             Self::Check(given) => Some(given),
@@ -175,10 +175,10 @@ impl CliAction {
 }
 
 impl Generated {
-    /// Writes it.
+    /// Writes the text.
     ///
     /// # Errors
-    /// `out` does not take it.
+    /// Returns an error if `out` fails.
     pub fn write(self, out: &mut impl io::Write) -> io::Result<()> {
         let mut command = Cli::command();
         let shell = match self {
@@ -193,7 +193,7 @@ impl Generated {
     }
 }
 
-/// The manual page. It has no date, and what is left out without a trace would be taken for the version.
+/// Writes the manual page. It has no date, but an empty placeholder is needed, or the version would take its place.
 fn manual(command: Command, out: &mut impl io::Write) -> io::Result<()> {
     let mut text = Vec::new();
     clap_mangen::Man::new(command).render(&mut text)?;
@@ -201,7 +201,7 @@ fn manual(command: Command, out: &mut impl io::Write) -> io::Result<()> {
     out.write_all(text.replacen("redlock-proxy 1  ", "redlock-proxy 1 \"\" ", 1).as_bytes())
 }
 
-/// The one sentence of a usage error; clap's own text has several paragraphs.
+/// Returns the first sentence of a usage error; clap's own text has several paragraphs.
 pub fn one_sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// The help is written by hand, so that clap's own defaults cannot hide the file's settings.
+    /// The help is written by hand, so that clap's own defaults do not override the file's settings.
     #[test]
     fn the_help_tells_the_real_defaults() {
         let mut words = vec![OsString::from("redlock-proxy"), "--master=a:1".into()];

@@ -1,4 +1,4 @@
-//! The Redis that the application already has, and which of its keys are locks.
+//! The application's existing Redis, and the names of its keys that are locks.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use super::values::{YEAR_MS, duration_within, switch};
 use super::{InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, SentinelAddr, sentinel};
 use crate::names::lock_names::LockNames;
 
-/// The Redis for everything that is not a lock.
+/// The Redis for everything other than locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Its address and login.
     pub address: DataAddr,
-    /// The names that go to the masters instead.
+    /// Names of keys that go to the masters instead.
     pub locks: LockNames,
-    /// Old instances of the application still take their locks here, so that each claim has to as well.
+    /// Whether each claim must also be made here, because old instances of the application still take their locks here.
     pub has_locks: bool,
-    /// The time with requests but without a match after which a pattern is warned about; zero: never.
+    /// How long requests may arrive without a match before a pattern is warned about; zero: never.
     pub warn_unmatched_after: Duration,
 }
 
@@ -39,18 +39,18 @@ pub struct DataAddr {
     pub db: u32,
 }
 
-/// The way to an instance.
+/// The kind of address of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataPlace {
     /// By TCP, perhaps with TLS over it.
     Tcp(MasterAddr),
-    /// By a socket of this host.
+    /// By a socket on this host.
     Unix(PathBuf),
-    /// By TCP, at the address that sentinels tell.
+    /// By TCP, at the address that sentinels report.
     Sentinel(SentinelAddr),
 }
 
-/// The reason why a text is not the address of the data Redis. As [`InvalidMasterAddr`], it never quotes the text.
+/// Why a text is not the address of the data Redis. Like [`InvalidMasterAddr`], it never quotes the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum InvalidDataAddr {
@@ -99,7 +99,7 @@ fn unix(text: &str) -> Result<DataAddr, InvalidDataAddr> {
     Ok(DataAddr { place: DataPlace::Unix(path.into()), user: None, password: None, db })
 }
 
-/// `redis://user:password@host:port/db`, of which all but the database is written as for a master.
+/// Parses `redis://user:password@host:port/db`. All but the database is written as for a master.
 fn tcp(text: &str) -> Result<DataAddr, InvalidDataAddr> {
     let after_scheme = text.find("://").map_or(0, |at| at + 3);
     let after_login = text.rfind('@').map_or(after_scheme, |at| at + 1);
@@ -138,10 +138,10 @@ impl fmt::Display for DataAddr {
 }
 
 impl Data {
-    /// Traffic for this long mostly has a lock somewhere.
+    /// Traffic for this long usually involves a lock.
     pub const WARN_UNMATCHED_AFTER: Duration = Duration::from_secs(3600);
 
-    /// The lines that tell an operator where everything goes.
+    /// Returns the lines that tell an operator where requests go.
     pub(super) fn start_lines(&self) -> [String; 2] {
         let patterns = self.locks.keys.iter().map(|pattern| String::from_utf8_lossy(pattern));
         let patterns: Vec<_> = patterns.collect();
@@ -152,10 +152,10 @@ impl Data {
         [format!("data: {}", self.address), locks]
     }
 
-    /// The data Redis, if one was named.
+    /// Returns the data Redis, if configured.
     ///
     /// # Errors
-    /// Its address is malformed or a master's, or patterns were named without it.
+    /// Returns an error if its address is malformed or a master's, or patterns were given without it.
     pub(super) fn from_typed(
         typed: &Typed,
         masters: &[MasterAddr],

@@ -10,7 +10,7 @@ use super::setting::{Setting, Shape};
 use super::table;
 use super::typed::Typed;
 
-/// The reason why a settings file could not be read.
+/// Why a settings file could not be read.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum UnreadableFile {
@@ -70,7 +70,7 @@ fn on_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The words for a setting. A wrong value is not quoted: it may be a password.
+/// Returns the words for a setting. A wrong value is not quoted, as it may be a password.
 fn words(setting: &Setting, value: &Value) -> Result<Vec<String>, String> {
     let (words, expected) = match setting.shape {
         Shape::List => (
@@ -83,7 +83,7 @@ fn words(setting: &Setting, value: &Value) -> Result<Vec<String>, String> {
     words.ok_or_else(|| expected.to_owned())
 }
 
-/// The items of a string as in the environment.
+/// Splits a string of items at commas, as in the environment.
 fn with_commas(value: &Value) -> Option<Vec<String>> {
     Some(value.as_str()?.split(',').map(str::to_owned).collect())
 }
@@ -92,7 +92,7 @@ fn strings(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-/// A string, or a number or truth value without quotes.
+/// Returns a string, or an unquoted number or boolean.
 fn scalar(value: &Value) -> Option<Vec<String>> {
     let word = match value {
         Value::String(text) => text.clone(),

@@ -6,21 +6,21 @@ use super::typed::Typed;
 use super::values::{YEAR_MS, duration_within, switch};
 use super::{InvalidSetting, Settings, access};
 
-/// Settings without masters, of which no client is asked for anything: the data Redis does that.
+/// Settings without masters. Clients need no login at the proxy: the data Redis may require one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learning {
     /// The addresses to listen on, the data Redis, and the limits for clients.
     pub settings: Settings,
-    /// The time to watch; `None` is until it is interrupted.
+    /// How long to watch; `None` is until interrupted.
     pub span: Option<Duration>,
 }
 
 impl Learning {
-    /// The meaning of what was typed. What is meant for a proxy with masters may stay there.
+    /// Parses the typed settings. Settings that only apply to a proxy with masters are accepted and ignored.
     ///
     /// # Errors
-    /// The first value that is malformed or out of its range, no data Redis, or an address at which any host would
-    /// reach the data Redis.
+    /// Returns an error for the first value that is malformed or out of range, for a missing data Redis, or for an
+    /// address through which any host would reach the data Redis.
     pub fn from_typed(typed: &Typed, span: Option<&str>) -> Result<Self, InvalidSetting> {
         if typed.given("data").is_none() {
             return Err(InvalidSetting::new(
@@ -36,7 +36,7 @@ impl Learning {
     }
 }
 
-/// The settings of a proxy with masters that have no meaning here.
+/// Settings of a proxy with masters that have no meaning here.
 const ONLY_WITH_MASTERS: [&str; 7] = [
     "masters",
     "lock-keys",
@@ -57,7 +57,8 @@ fn time(span: &str) -> Result<Duration, InvalidSetting> {
     time.map_err(|why| InvalidSetting::of("for", span, &why))
 }
 
-/// Whoever connects gets at the data Redis from this host, and with the login in its URL.
+/// Rejects addresses open to other hosts: every client reaches the data Redis from this host, and with the login in its
+/// URL.
 fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
     match access::open_to_other_hosts(settings).filter(|_| settings.protected_mode) {
         None => Ok(()),
@@ -68,7 +69,7 @@ fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
     }
 }
 
-/// In less time nobody takes a lock.
+/// Minimum time to watch: no lock is taken in less.
 const SHORTEST_MS: u64 = 1;
 
 #[cfg(test)]

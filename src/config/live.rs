@@ -1,4 +1,4 @@
-//! The settings that can change while the proxy runs: by SIGHUP, which has them read again, or by `CONFIG SET`.
+//! The settings that can change while the proxy runs: by SIGHUP, which rereads them, or by `CONFIG SET`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,36 +8,36 @@ use super::setting::Access;
 use super::{NoTtl, Secret, table};
 use crate::acl::Users;
 
-/// The part of [`super::Settings`] that can change. All that is here is looked up when it is needed.
+/// The changeable part of [`super::Settings`], always looked up when needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
-    /// The treatment of a lock that is claimed without a TTL.
+    /// Treatment of a lock that is claimed without a TTL.
     pub no_ttl: NoTtl,
-    /// The password that clients must give with `AUTH` or `HELLO`.
+    /// Password that clients must send with `AUTH` or `HELLO`.
     pub requirepass: Option<Secret>,
-    /// The users that may log in, among them the default user with that password.
+    /// Users that may log in, among them the default user with that password.
     pub users: Arc<Users>,
-    /// The maximum number of connected clients.
+    /// Maximum number of connected clients.
     pub max_clients: usize,
-    /// The maximum number of clients logged in as one user; `None` is no limit.
+    /// Maximum number of clients logged in as one user; `None` is no limit.
     pub max_clients_per_user: Option<usize>,
-    /// The silence after which a client is disconnected; zero: never (`timeout` in redis.conf).
+    /// Silence after which a client is disconnected; zero: never (`timeout` in redis.conf).
     pub timeout: Duration,
-    /// The silence after which TCP probes a client; zero: never (`tcp-keepalive` there).
+    /// Silence after which TCP probes a client; zero: never (`tcp-keepalive` there).
     pub tcp_keepalive: Duration,
-    /// The bytes of unread replies beyond which a client is disconnected (`client-output-buffer-limit` there).
+    /// Bytes of unread replies beyond which a client is disconnected (`client-output-buffer-limit` there).
     pub max_output_bytes: usize,
-    /// The memory of all clients beyond which the greediest are disconnected (`maxmemory-clients` there).
+    /// Memory of all clients beyond which those that use most are disconnected (`maxmemory-clients` there).
     pub max_memory_clients: MemoryLimit,
-    /// The microseconds beyond which a request is noted; 0: all are, negative: none is.
+    /// Microseconds beyond which a request is logged as slow; 0: all are, negative: none is.
     pub slowlog_log_slower_than: i64,
-    /// The number of those notes to keep.
+    /// Maximum entries kept in that log.
     pub slowlog_max_len: usize,
-    /// The time to finish requests in flight when told to stop.
+    /// Time to finish requests in flight on shutdown.
     pub drain_timeout: Duration,
     /// Whether `FLUSHDB` and `FLUSHALL` are allowed.
     pub allow_flush: bool,
-    /// The version in `INFO` and `HELLO`, strictly `d.d.d`; `None` is the lowest among the masters.
+    /// Version in `INFO` and `HELLO`, strictly `d.d.d`; `None` is the lowest among the masters.
     pub redis_version: Option<String>,
 }
 
@@ -63,21 +63,21 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Sets the setting called `name` to the meaning of `text`; `None`: it is not one that can change so.
+    /// Sets the setting called `name` to the value of `text`. Returns `None` if it cannot be changed this way.
     ///
     /// # Errors
-    /// The text is wrong; the reason is to be read after the name and the text.
+    /// Returns an error if the text is wrong; the message continues a sentence that begins with the name and the text.
     pub fn set(&mut self, name: &str, text: &str) -> Option<Result<(), String>> {
         let (_, access) = table::live().find(|(known, _)| *known == name)?;
         access.set.map(|set| set(self, text))
     }
 
-    /// Each setting's name and meaning, without passwords.
+    /// Returns each setting's name and value, without passwords.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         table::live().map(|(name, access)| (name, (access.show)(self))).collect()
     }
 
-    /// The names of the settings in which `other` differs.
+    /// Returns the names of settings that differ in `other`.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let differs =
             |(name, access): (_, &Access<Self>)| access.is_different(self, other).then_some(name);

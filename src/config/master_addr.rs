@@ -1,17 +1,16 @@
-//! The address and login of a master: `host:port`, `redis://user:password@host:port`, or the same by TLS
-//! with `rediss://`.
+//! The address and login of a master: `host:port`, `redis://user:password@host:port`, or `rediss://` for TLS.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::Secret;
 
-/// The address of one master, and the credentials for it.
+/// The address of one master, with its credentials.
 ///
 /// Displays as `host:port`, never with the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MasterAddr {
-    /// A name or an IP address in lower case; IPv6 without its brackets.
+    /// A name or an IP address in lower case; IPv6 without brackets.
     pub host: String,
     /// The TCP port, never 0.
     pub port: u16,
@@ -19,7 +18,7 @@ pub struct MasterAddr {
     pub user: Option<String>,
     /// The password to send in `AUTH` or `HELLO`.
     pub password: Option<Secret>,
-    /// Whether it is reached over TLS.
+    /// Whether the connection uses TLS.
     pub is_tls: bool,
 }
 
@@ -46,9 +45,9 @@ impl fmt::Display for MasterAddr {
     }
 }
 
-/// The reason why a text is not the address of a master.
+/// Why a text is not the address of a master.
 ///
-/// No variant carries the text itself: it may hold a password, even where the URL is split wrongly.
+/// No variant carries the text itself: it may contain a password, even if the URL is split wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum InvalidMasterAddr {
@@ -110,7 +109,7 @@ fn parse_endpoint(text: &str) -> Result<MasterAddr, InvalidMasterAddr> {
 }
 
 fn parse_url(rest: &str) -> Result<MasterAddr, InvalidMasterAddr> {
-    // From the right: a password that was not percent-encoded may hold an `@`.
+    // From the right: a password that is not percent-encoded may contain an `@`.
     let (credentials, rest) = match rest.rsplit_once('@') {
         Some((credentials, rest)) => (Some(credentials), rest),
         None => (None, rest),
@@ -142,7 +141,7 @@ fn percent_decode(text: &str) -> Result<String, InvalidMasterAddr> {
     decoded.extend_from_slice(pieces.next().unwrap_or_default().as_bytes());
     for piece in pieces {
         let (digits, rest) = piece.split_at_checked(2).ok_or(InvalidMasterAddr::Encoding)?;
-        // `from_str_radix` alone would also take a sign.
+        // `from_str_radix` alone would also accept a sign.
         if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(InvalidMasterAddr::Encoding);
         }
@@ -152,7 +151,7 @@ fn percent_decode(text: &str) -> Result<String, InvalidMasterAddr> {
     String::from_utf8(decoded).map_err(|_| InvalidMasterAddr::Encoding)
 }
 
-/// Checks a host name or an IPv4 address. Rejects a bare number, which is a port, or a count of masters.
+/// Checks a host name or an IPv4 address. Rejects a bare number, which would be a port, or a count of masters.
 fn checked_name(host: &str) -> Result<&str, InvalidMasterAddr> {
     let well_formed = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
     let number = host.bytes().all(|byte| byte.is_ascii_digit());
@@ -166,7 +165,7 @@ fn parse_port(digits: &str) -> Result<u16, InvalidMasterAddr> {
     digits.parse().map_err(|_| InvalidMasterAddr::Port)
 }
 
-/// Port of a Redis URL that names none.
+/// Port of a Redis URL without one.
 const DEFAULT_PORT: u16 = 6379;
 
 #[cfg(test)]

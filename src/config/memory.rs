@@ -1,4 +1,4 @@
-//! The limit of the memory of all clients: bytes, or a share of what the process may have.
+//! The memory limit for all clients: bytes, or a share of the memory available to the process.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub enum MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Ten thousand idle clients, the default maximum, take 40 MB. The rest is for requests of some of them. A
+    /// Ten thousand idle clients, the default maximum, take 40 MB. The rest is for the requests of some of them. A
     /// container of 512 MB then still has room for everything else.
     pub const DEFAULT: Self = Self::Bytes(256 << 20);
 
-    /// Reads `0`, `256mb` or `5%`.
+    /// Parses `0`, `256mb` or `5%`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("must be 0, from {LEAST} to {MOST} bytes, or from 1% to 100%");
         if let Some(percent) = text.strip_suffix('%') {
@@ -32,7 +32,7 @@ impl MemoryLimit {
         Ok(Self::Bytes(bytes as u64))
     }
 
-    /// Returns the limit in bytes, if `available` bytes can be had; 0 means no limit.
+    /// Returns the limit in bytes, given `available` bytes; 0 means no limit.
     pub fn bytes_of(self, available: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -50,7 +50,7 @@ impl fmt::Display for MemoryLimit {
     }
 }
 
-/// Less would not hold one request of the largest size.
+/// Smaller limits would not hold one request of the largest size.
 const LEAST: usize = 1 << 20;
 
 const MOST: usize = 1 << 40;

@@ -264,7 +264,7 @@ impl Settings {
     }
 }
 
-/// All settings on one line, by the names they have in the configuration file, without passwords.
+/// Shows all settings on one line, by their names in the configuration file, without passwords.
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = [self.fixed_fields(), self.live.fields()].concat();

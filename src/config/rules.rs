@@ -7,21 +7,21 @@ use super::InvalidSetting;
 use super::typed::Typed;
 use super::values::{lease, shown_duration};
 
-/// The treatment of a lock that is claimed without a TTL.
+/// Treatment of a lock that is claimed without a TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTtl {
     /// It stays until it is released, as in Redis.
     Keep,
-    /// The claim is refused.
+    /// The claim is rejected.
     Reject,
     /// It gets this TTL.
     Lease(Duration),
 }
 
-/// The treatment of masters that are all young when a cluster is founded.
+/// Treatment of masters that are all young when a cluster is founded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColdStart {
-    /// They are a first deployment: they vote at once.
+    /// A first deployment: they vote at once.
     Trust,
     /// They may have lost their memory together: they wait.
     Wait,
@@ -33,12 +33,12 @@ pub enum LogFormat {
     /// For people.
     #[default]
     Text,
-    /// One JSON object for each line, for log collectors.
+    /// One JSON object per line, for log collectors.
     Json,
 }
 
 impl NoTtl {
-    /// Reads `keep`, `reject` or `lease=30s`.
+    /// Parses `keep`, `reject` or `lease=30s`.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("lease=")) {
             ("keep", _) => Ok(Self::Keep),
@@ -50,7 +50,7 @@ impl NoTtl {
 }
 
 impl ColdStart {
-    /// Reads `trust` or `wait`.
+    /// Parses `trust` or `wait`.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         match text {
             "trust" => Ok(Self::Trust),
@@ -61,16 +61,16 @@ impl ColdStart {
 }
 
 impl LogFormat {
-    /// The format that was typed, or the default.
+    /// Returns the typed format, or the default.
     ///
     /// # Errors
-    /// It is neither `text` nor `json`.
+    /// Returns an error if it is neither `text` nor `json`.
     pub fn from_typed(typed: &Typed) -> Result<Self, InvalidSetting> {
         let word = typed.word("log-format").unwrap_or("text");
         Self::read(word).map_err(|why| InvalidSetting::of("log-format", word, &why))
     }
 
-    /// Reads `text` or `json`.
+    /// Parses `text` or `json`.
     fn read(text: &str) -> Result<Self, String> {
         match text {
             "text" => Ok(Self::Text),

@@ -8,7 +8,7 @@ use std::hint::black_box;
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides `password` from now on.
+    /// Wraps `password`, which is hidden from now on.
     pub fn new(password: impl Into<String>) -> Self {
         Self(password.into())
     }
@@ -18,13 +18,13 @@ impl Secret {
         &self.0
     }
 
-    /// Whether `given` is the password. The time it takes depends on the length of `given` alone, as in
-    /// `time_independent_strcmp` of Redis (`acl.c`), so it reveals nothing to a stranger.
+    /// Whether `given` is the password. The duration depends only on the length of `given`, as in
+    /// `time_independent_strcmp` of Redis (`acl.c`), so it reveals nothing to an attacker.
     pub fn matches(&self, given: &[u8]) -> bool {
         let secret = self.0.as_bytes();
         let mut difference = u8::from(secret.len() != given.len());
         for (i, byte) in given.iter().enumerate() {
-            // An empty secret has no byte to compare with; the lengths already differ.
+            // An empty secret has no byte to compare; the lengths already differ.
             let expected = secret.get(i % secret.len().max(1)).copied().unwrap_or(0);
             difference |= black_box(byte ^ expected);
         }

@@ -1,5 +1,5 @@
-//! A data Redis that sentinels name: `sentinel://user:password@host:port,host:port/NAME/db`, or `rediss+sentinel://`
-//! for TLS to the sentinels and to the Redis.
+//! A data Redis found through sentinels: `sentinel://user:password@host:port,host:port/NAME/db`, or
+//! `rediss+sentinel://` for TLS to both the sentinels and the Redis.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use super::{InvalidDataAddr, InvalidMasterAddr, MasterAddr, Secret};
 /// Displays without passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentinelAddr {
-    /// The sentinels, at least one, in the order in which they were named.
+    /// The sentinels, at least one, in the order given.
     pub sentinels: Vec<MasterAddr>,
     /// Their name for the Redis: `sentinel monitor NAME ...` in `sentinel.conf`.
     pub name: String,
     /// The password of the sentinels themselves (`requirepass` in `sentinel.conf`).
     pub password: Option<Secret>,
-    /// Whether they and the Redis are reached over TLS.
+    /// Whether connections to them and to the Redis use TLS.
     pub is_tls: bool,
 }
 
-/// The user and the password for the Redis, as far as its URL has them.
+/// User and password for the Redis, as far as its URL has them.
 pub(super) type Login = (Option<String>, Option<Secret>);
 
 impl SentinelAddr {
-    /// The address of the Redis, made from the answer of a sentinel.
+    /// Returns the address of the Redis, given a sentinel's answer.
     pub fn master_at(&self, host: &str, port: u16) -> MasterAddr {
         let host = host.to_ascii_lowercase();
         MasterAddr { host, port, user: None, password: None, is_tls: self.is_tls }
@@ -40,8 +40,8 @@ impl fmt::Display for SentinelAddr {
     }
 }
 
-/// Splits such a URL into the sentinels, the login of the Redis, and the text of its database; `None`: it has another
-/// scheme.
+/// Splits such a URL into the sentinels, the login of the Redis, and the text of its database. Returns `None` if it has
+/// another scheme.
 pub(super) fn split(text: &str) -> Option<Result<(SentinelAddr, Login, &str), InvalidDataAddr>> {
     let plain = text.strip_prefix(SCHEME).map(|rest| (false, rest));
     let (is_tls, rest) =
@@ -50,7 +50,7 @@ pub(super) fn split(text: &str) -> Option<Result<(SentinelAddr, Login, &str), In
 }
 
 fn parse(is_tls: bool, rest: &str) -> Result<(SentinelAddr, Login, &str), InvalidDataAddr> {
-    // From the right: a password that was not percent-encoded may hold an `@`, and no name does.
+    // From the right: a password that is not percent-encoded may contain an `@`, but names may not.
     let (credentials, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (name, db) = path.split_once('/').unwrap_or((path, ""));

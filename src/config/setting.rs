@@ -1,4 +1,4 @@
-//! One row of the table of settings: its flag, its environment variable, and the field that holds its value.
+//! One row of the table of settings: its flag, its environment variable, and the field for its value.
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction};
@@ -8,11 +8,11 @@ use super::{InvalidSetting, Live, Settings};
 
 /// One setting.
 pub struct Setting {
-    /// Its key in the settings file, and its name in `CONFIG GET` and in messages.
+    /// The setting's key in the settings file, and its name in `CONFIG GET` and in messages.
     pub name: &'static str,
     /// The form of its values.
     pub(super) shape: Shape,
-    /// The field that holds its value.
+    /// The field for its value.
     pub(super) field: Field,
     flag: &'static str,
     value_name: &'static str,
@@ -27,49 +27,49 @@ pub(super) enum Shape {
     One,
     /// One number, which may be negative.
     Signed,
-    /// Several values, with commas between them or the flag repeated.
+    /// Several values, separated by commas or given by repeating the flag.
     List,
     /// A flag that needs no value.
     Switch,
-    /// Several values that have no flag: others can see the command line and the environment.
+    /// Several values without a flag: the command line and the environment are visible to others.
     OnlyInFile,
 }
 
-/// The owner of a setting's value.
+/// The struct that holds a setting's value.
 pub(super) enum Field {
-    /// A part of [`Settings`], which stays until the next start.
+    /// A field of [`Settings`], which is fixed until the next start.
     Fixed(Access<Settings>),
-    /// A part of [`Live`], which can change while the proxy runs.
+    /// A field of [`Live`], which can change while the proxy runs.
     Live(Access<Live>),
-    /// A word that changes the meaning of other settings, and is not shown.
+    /// None: a word that changes the meaning of other settings, and is not shown.
     None,
 }
 
 /// Access to the value of a setting.
 pub(super) struct Access<T: 'static> {
-    /// Shows it without passwords.
+    /// Shows the value without passwords.
     pub(super) show: fn(&T) -> String,
-    /// Reads it from text; `None` if it depends on other settings too.
+    /// Parses the value; `None` if it depends on other settings too.
     pub(super) set: Option<Set<T>>,
-    /// Tells whether two values differ that may look the same, because they have passwords.
+    /// Whether two values differ that may look the same because passwords are hidden.
     pub(super) differs: fn(&T, &T) -> bool,
 }
 
-/// Reads a value from text. The error is to be read after the name and the text.
+/// Parses a value. The error message continues a sentence that begins with the name and the text.
 type Set<T> = fn(&mut T, &str) -> Result<(), String>;
 
-/// A setting with one value.
+/// Returns a setting with one value.
 pub(super) const fn one(name: &'static str, value_name: &'static str) -> Setting {
     let (shape, field) = (Shape::One, Field::None);
     Setting { name, flag: name, value_name, help: "", default: "", shape, field }
 }
 
-/// A setting with several values.
+/// Returns a setting with several values.
 pub(super) const fn list(name: &'static str, value_name: &'static str) -> Setting {
     one(name, value_name).shape(Shape::List)
 }
 
-/// A setting that is on or off.
+/// Returns a setting that is on or off.
 pub(super) const fn toggle(name: &'static str) -> Setting {
     one(name, "BOOL").shape(Shape::Switch)
 }
@@ -83,12 +83,12 @@ impl Setting {
         Self { help, ..self }
     }
 
-    /// Names the flag unlike the key.
+    /// Sets a flag that differs from the key.
     pub(super) const fn flag(self, flag: &'static str) -> Self {
         Self { flag, ..self }
     }
 
-    /// The default as the help shows it.
+    /// Sets the default shown in the help.
     pub(super) const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }
     }
@@ -97,7 +97,7 @@ impl Setting {
         Self { field, ..self }
     }
 
-    /// The flag, if it has one.
+    /// Returns the flag, if the setting has one.
     pub(super) fn arg(&self) -> Option<Arg> {
         let arg = Arg::new(self.name)
             .long(self.flag)
@@ -117,7 +117,7 @@ impl Setting {
         }
     }
 
-    /// The default is only told: if clap knew it, it would hide the file's settings.
+    /// The default appears only as text: if clap knew it, it would override the file's settings.
     fn full_help(&self) -> StyledStr {
         let help = self.help;
         match (self.shape, self.default) {
@@ -127,7 +127,7 @@ impl Setting {
         }
     }
 
-    /// Gives the field the meaning of what was typed for this setting alone.
+    /// Sets the field to the typed value of this setting alone.
     pub(super) fn apply(
         &self,
         settings: &mut Settings,

@@ -1,5 +1,5 @@
-//! The table of settings. Flags, environment variables, the keys of the file, `CONFIG GET`, `CONFIG SET` and the manual
-//! are made from it.
+//! The table of settings, from which flags, environment variables, the keys of the file, `CONFIG GET`, `CONFIG SET` and
+//! the manual are generated.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use super::values::{
 };
 use super::{Data, Live, Settings};
 
-/// A field that one word sets. Its value is shown by a function of it, or of all that it belongs to.
+/// A field set by one word. A function of the field, or of its whole struct, shows the value.
 macro_rules! field {
     ($owner:ident.$name:ident, $read:expr, $show:expr) => {
         field!($owner.$name, $read, of: |it| $show(&it.$name))
@@ -27,7 +27,7 @@ macro_rules! field {
     };
 }
 
-/// A value of [`Settings`] that depends on several settings.
+/// Returns the field for a value of [`Settings`] that depends on several settings.
 const fn shown(show: fn(&Settings) -> String) -> Field {
     Field::Fixed(Access { show, set: None, differs: |_, _| false })
 }
@@ -177,7 +177,7 @@ pub static SETTINGS: &[Setting] = &[
         .field(Field::Live(Access {
             show: |it| joined(it.users.all().map(|user| user.name())),
             set: None,
-            // The password of the default user is a setting of its own.
+            // The password of the default user is a separate setting.
             differs: |ours, theirs| {
                 ours.users != theirs.users && ours.requirepass == theirs.requirepass
             },
@@ -279,12 +279,12 @@ pub static SETTINGS: &[Setting] = &[
         )),
 ];
 
-/// The setting with this name.
+/// Returns the setting with this name.
 pub(super) fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// The names of settings that stay until the next start, and the access to each.
+/// Returns the names of settings that are fixed until the next start, with access to each.
 pub(super) fn fixed() -> impl Iterator<Item = (&'static str, &'static Access<Settings>)> {
     SETTINGS.iter().filter_map(|setting| match &setting.field {
         Field::Fixed(access) => Some((setting.name, access)),
@@ -292,7 +292,7 @@ pub(super) fn fixed() -> impl Iterator<Item = (&'static str, &'static Access<Set
     })
 }
 
-/// The names of settings that can change while the proxy runs, and the access to each.
+/// Returns the names of settings that can change while the proxy runs, with access to each.
 pub(super) fn live() -> impl Iterator<Item = (&'static str, &'static Access<Live>)> {
     SETTINGS.iter().filter_map(|setting| match &setting.field {
         Field::Live(access) => Some((setting.name, access)),
@@ -300,7 +300,7 @@ pub(super) fn live() -> impl Iterator<Item = (&'static str, &'static Access<Live
     })
 }
 
-/// Zero is no limit.
+/// Parses the limit per user; zero is no limit.
 fn most_per_user(text: &str) -> Result<Option<usize>, String> {
     number_within(0..=MAX_CLIENTS)(text).map(|most| (most > 0).then_some(most))
 }
@@ -321,11 +321,11 @@ fn patterns(patterns: Option<&Vec<Box<[u8]>>>) -> String {
 /// File descriptors are 32-bit numbers.
 const MAX_CLIENTS: usize = i32::MAX as usize;
 
-/// Less would not hold the requests of common client libraries during their handshake; the most is `proto-max-bulk-len`
-/// of Redis.
+/// Smaller limits would not hold the requests of common client libraries during their handshake; the maximum is
+/// `proto-max-bulk-len` of Redis.
 const REQUEST_BYTES: RangeInclusive<usize> = 1 << 10..=512 << 20;
 
-/// Less would not hold the replies of one pipeline.
+/// Smaller limits would not hold the replies of one pipeline.
 const OUTPUT_BYTES: RangeInclusive<usize> = 64 << 10..=4 << 30;
 
 /// Each entry keeps a key, and the log is for people.

@@ -16,7 +16,7 @@ fn refusal(toml: &str) -> String {
     Settings::from_typed(&typed(&toml)).expect_err(&toml).to_string()
 }
 
-/// `config/redlock-proxy.toml` is the manual of the settings: it must tell the truth.
+/// `config/redlock-proxy.toml` is the manual of the settings, so it must be correct.
 #[test]
 fn the_example_file_shows_every_setting_with_its_default() {
     let example = include_str!("../../config/redlock-proxy.toml");
@@ -61,7 +61,7 @@ fn values_out_of_range_are_refused_by_name() {
     }
 }
 
-/// A value that is added to an instant or handed to a master must not wrap there.
+/// A value that is added to an instant or sent to a master must not overflow.
 #[test]
 fn numbers_beyond_all_bounds_are_refused_with_one_sentence() {
     let extremes = ["18446744073709551615", "-9223372036854775808", "1e308", "inf", "NaN"];

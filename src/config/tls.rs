@@ -1,4 +1,4 @@
-//! TLS towards clients and masters, and the certificates for it.
+//! TLS for clients and masters, with the certificates.
 
 use std::path::PathBuf;
 
@@ -21,12 +21,12 @@ pub struct TlsListen {
 pub struct MasterTls {
     /// The certificates.
     pub files: client::Files,
-    /// The name that their certificates must have; `None`: the host of their address.
+    /// Required name in their certificates; `None`: the host of their address.
     pub server_name: Option<String>,
 }
 
 impl TlsListen {
-    /// The TLS for clients, if it was asked for.
+    /// Returns the TLS settings for clients, if configured.
     ///
     /// # Errors
     /// Returns an error if a setting that belongs to it is missing, or makes no sense without it.
@@ -78,7 +78,7 @@ fn auth_clients(text: &str) -> Result<AuthClients, String> {
     }
 }
 
-/// The files of a certificate and its key, of which both are needed.
+/// Returns the files of a certificate and its key, both of which are needed.
 fn pair(
     typed: &Typed,
     cert_name: &str,

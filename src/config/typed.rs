@@ -1,6 +1,6 @@
 //! The words that were typed for settings: on the command line, in the environment, in the settings file.
 //!
-//! Only their spelling is judged here; [`super::Settings`] judges their meaning.
+//! Only their spelling is checked here; [`super::Settings`] checks their meaning.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use super::InvalidSetting;
 use super::setting::Setting;
 use super::table::{self, SETTINGS};
 
-/// The settings as somebody spelled them.
+/// The settings as they were typed.
 ///
-/// It has no `Debug`: among the words are passwords.
+/// There is no `Debug`, as the words include passwords.
 #[derive(Clone, Default, PartialEq)]
 pub struct Typed {
-    /// By the names of settings; those that nothing was said about are missing.
+    /// By the names of settings; unset ones are missing.
     words: BTreeMap<&'static str, Vec<String>>,
 }
 
 impl Typed {
-    /// One setting.
+    /// Creates settings with only this one.
     pub fn of(name: &'static str, word: &str) -> Self {
         let mut typed = Self::default();
         typed.put(name, [word.to_owned()]);
         typed
     }
 
-    /// These settings, and for those that are missing what `below` says.
+    /// Fills in missing settings from `below`.
     #[must_use]
     pub fn or(self, below: Self) -> Self {
         let mut words = below.words;
@@ -35,22 +35,22 @@ impl Typed {
         Self { words }
     }
 
-    /// Whether anything was said about a setting, be it an empty word or list.
+    /// Whether a setting is present, even with an empty word or list.
     pub fn has(&self, name: &str) -> bool {
         self.words(name).is_some()
     }
 
-    /// The word for a setting with one value.
+    /// Returns the word for a setting with one value.
     pub fn word(&self, name: &str) -> Option<&str> {
         self.words(name)?.first().map(String::as_str)
     }
 
-    /// The word for a setting that an empty word leaves unset.
+    /// Returns the word for a setting that counts as unset if empty.
     pub fn given(&self, name: &str) -> Option<&str> {
         self.word(name).filter(|word| !word.is_empty())
     }
 
-    /// The words for a list.
+    /// Returns the words for a list.
     pub fn list(&self, name: &str) -> &[String] {
         self.words(name).unwrap_or_default()
     }
@@ -61,13 +61,13 @@ impl Typed {
         self.words.insert(name, words.into_iter().collect());
     }
 
-    /// These settings without those of the given names.
+    /// Removes the settings of the given names.
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.words.retain(|name, _| !names.contains(name));
         self
     }
 
-    /// The meaning of the word for a setting, unless it is empty or missing.
+    /// Parses the word for a setting, unless it is empty or missing.
     pub(super) fn read<T>(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The readers of single values. Each says in its error what would have been right.
+//! Parsers for single values. Each error says which values are valid.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ pub(super) const DAY_MS: u64 = 24 * HOUR_MS;
 
 pub(super) const YEAR_MS: u64 = 365 * DAY_MS;
 
-/// A value, or none if the text is `word`.
+/// Parses a value, or none if the text is `word`.
 pub(super) fn unless<T>(
     word: &str,
     read: impl FnOnce(&str) -> Result<T, String>,
@@ -22,7 +22,7 @@ pub(super) fn unless<T>(
     move |text| if text == word { Ok(None) } else { read(text).map(Some) }
 }
 
-/// A duration as people write it, `50ms`, `1s`, `2h 30m`; a bare number is milliseconds.
+/// Parses a duration as people write it, `50ms`, `1s`, `2h 30m`; a bare number is milliseconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(ms) = text.parse() {
         return Ok(Duration::from_millis(ms));
@@ -30,7 +30,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "is not a duration such as 50ms or 1s".to_owned())
 }
 
-/// A duration in a range of milliseconds.
+/// Parses a duration in a range of milliseconds.
 pub(super) fn duration_within(
     range_ms: RangeInclusive<u64>,
 ) -> impl FnOnce(&str) -> Result<Duration, String> {
@@ -46,20 +46,20 @@ pub(super) fn duration_within(
     }
 }
 
-/// The time to live of a lock.
+/// Parses the TTL of a lock.
 pub(super) fn lease(text: &str) -> Result<Duration, String> {
     duration_within(1..=LONGEST_LEASE_MS)(text)
 }
 
-/// A thousand years, which some libraries mean by "for ever". Far more could not be added to a clock.
+/// A thousand years, which some libraries use for "forever". A much longer time could not be added to a clock.
 const LONGEST_LEASE_MS: u64 = 31_557_600_000_000;
 
-/// Shows a duration in the form that [`duration`] reads, without spaces.
+/// Formats a duration in the form that [`duration`] reads, without spaces.
 pub(super) fn shown_duration(duration: &Duration) -> String {
     humantime::format_duration(*duration).to_string().replace(' ', "")
 }
 
-/// A number in a range; NaN is in none.
+/// Parses a number in a range, which excludes NaN.
 pub(super) fn number_within<T>(range: RangeInclusive<T>) -> impl FnOnce(&str) -> Result<T, String>
 where
     T: FromStr + PartialOrd + Display,
@@ -73,8 +73,8 @@ where
     }
 }
 
-/// A size in bytes within a range, with the units of `redis.conf` (`memtoull` in `util.c`): `1k` is
-/// 1,000 bytes, `1kb` is 1,024.
+/// Parses a size in bytes within a range, with the units of `redis.conf` (`memtoull` in `util.c`): `1k` is 1,000 bytes,
+/// `1kb` is 1,024.
 pub(super) fn bytes_within(
     range: RangeInclusive<usize>,
 ) -> impl FnOnce(&str) -> Result<usize, String> {
@@ -103,7 +103,7 @@ fn bytes(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(factor)
 }
 
-/// Yes or no, in the words people use in environment variables.
+/// Parses a boolean in the words people use in environment variables.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -112,7 +112,7 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// `host:port` to listen on; port 0 lets the system choose one.
+/// Parses `host:port` to listen on; port 0 lets the system choose one.
 pub(super) fn listen_address(text: &str) -> Result<String, String> {
     match split_host_port(text) {
         Ok((_, Some(_))) => Ok(text.to_owned()),
@@ -120,12 +120,12 @@ pub(super) fn listen_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Any path.
+/// Parses any path.
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     Ok(text.into())
 }
 
-/// The version told to clients. Drivers compare it number by number, hence strictly `d.d.d`.
+/// Parses the version reported to clients. Drivers compare it number by number, hence strictly `d.d.d`.
 pub(super) fn redis_version(text: &str) -> Result<String, String> {
     let number =
         |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u32>().is_ok();
