@@ -20,7 +20,7 @@ pub struct Data {
     pub locks: LockNames,
     /// Whether each claim must also be made here, because old instances of the application still take their locks here.
     pub has_locks: bool,
-    /// How long requests may arrive without a match before a pattern is warned about; zero: never.
+    /// Time with requests but without a match after which a pattern is warned about; zero: never.
     pub warn_unmatched_after: Duration,
 }
 

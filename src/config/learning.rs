@@ -11,7 +11,7 @@ use super::{InvalidSetting, Settings, access};
 pub struct Learning {
     /// The addresses to listen on, the data Redis, and the limits for clients.
     pub settings: Settings,
-    /// How long to watch; `None` is until interrupted.
+    /// Time to watch; `None` is until interrupted.
     pub span: Option<Duration>,
 }
 

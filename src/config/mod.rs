@@ -60,9 +60,9 @@ pub struct Settings {
     pub admin: Option<String>,
     /// Host names accepted on that port. One with a leading dot stands for all names that end with it.
     pub admin_host: Vec<String>,
-    /// How long a verdict waits for a silent minority of masters.
+    /// Time that a verdict waits for a silent minority of masters.
     pub vote_timeout: Duration,
-    /// How long a client waits for a silent quorum of masters.
+    /// Time that a client waits for a silent quorum of masters.
     pub patience: Duration,
     /// Maximum TTL that a client may ask for; `None` accepts everything that Redis accepts.
     pub max_ttl: Option<Duration>,
@@ -79,7 +79,7 @@ pub struct Settings {
     pub max_request_bytes: usize,
     /// Number of serving threads, each with its own event loop and links.
     pub workers: usize,
-    /// How long a master that has forgotten its locks must not vote if they cannot be copied to it; `None` is the
+    /// Time for which a master that has forgotten its locks must not vote if they cannot be copied to it; `None` is the
     /// longest TTL, or [`Settings::RESTART_WAIT`].
     pub restart_wait: Option<Duration>,
     /// Whether masters vote at once if all of them are young.
@@ -155,7 +155,7 @@ impl Settings {
         }
     }
 
-    /// How long a master waits unless that or a longest TTL is set.
+    /// Time that a master waits unless that or a longest TTL is set.
     pub const RESTART_WAIT: Duration = Duration::from_secs(60);
 
     /// Returns how long a master that has forgotten its locks must not vote if they cannot be copied to it.

@@ -37,7 +37,7 @@ const FAST: Duration = Duration::from_millis(1);
 /// Pause between two passes.
 const REST: Duration = Duration::from_secs(2);
 
-/// How long a master may lag behind because it is slow. Beyond the vote timeout, nobody waits for it.
+/// Time for which a master may lag behind because it is slow. Beyond the vote timeout, nobody waits for it.
 const SLOWNESS: Duration = Duration::from_millis(50);
 
 /// Each master's stamps of some keys; `None`: unknown.

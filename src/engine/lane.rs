@@ -22,10 +22,10 @@ use crate::resp::answer::Decoder;
 use crate::resp::flat;
 use crate::time::clock;
 
-/// How long an idle connection is kept.
+/// Time for which an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How long a master may stay silent while it owes an answer.
+/// Time for which a master may stay silent while it owes an answer.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Interval of checks whether its votes still count, unless a large answer is awaited.
@@ -51,7 +51,7 @@ struct Question {
     answer: oneshot::Sender<Result<Bytes, LostAnswer>>,
 }
 
-/// How long to wait for an answer.
+/// Time limit for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// As long as the link hears from the master: a page takes hardly any time.

@@ -13,7 +13,7 @@ use crate::operation::verdict;
 use crate::resp::reply::Reply;
 use crate::time::clock;
 
-/// How long a busy master may take until it votes again.
+/// Time that a busy master may take until it votes again.
 const BACK: Duration = Duration::from_secs(1);
 
 /// Interval of checks whether it does.

@@ -36,7 +36,7 @@ pub(super) struct Proofs {
     clock: RefCell<Timekeeping>,
     /// The last flush of each database that the master has shown.
     flushes: RefCell<Vec<u64>>,
-    /// How often it has shown a different one.
+    /// Number of times that it has shown a different one.
     flushed: Cell<u64>,
 }
 

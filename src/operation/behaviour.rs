@@ -1,4 +1,4 @@
-//! Behaviour of the kinds of operations, most of it shared by most of them.
+//! Common behaviour of all kinds of operations, with defaults shared by most of them.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -160,8 +160,8 @@ pub trait Behaviour: Debug {
     /// once it does.
     fn take_on(&mut self, _keys: Vec<u64>) {}
 
-    /// Returns keys that include those found along the way: ones its script has reached, or one of them was changed
-    /// along with them.
+    /// Returns the operation's keys including new ones: those that its script has reached, or that were changed along
+    /// with one of its keys.
     fn come_to(&self) -> &[Place] {
         &[]
     }

@@ -12,7 +12,7 @@ pub struct Changes {
     listeners: RefCell<HashMap<u64, Vec<Rc<Heard>>, foldhash::fast::RandomState>>,
 }
 
-/// What a listener waits for. In each line of a key, only the first listener is woken to try.
+/// The purpose of a listener. In each line of a key, only the first listener is woken to try.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Line {
     /// Nothing.

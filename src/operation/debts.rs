@@ -111,7 +111,8 @@ impl OwedLease {
     }
 }
 
-/// How much longer a note stays than its subject should: a master that was away may have missed that the end is nearer.
+/// Additional time for which a note is kept, beyond the end of its subject: a master that was away may have missed that
+/// this end is nearer.
 const NOTED_LONGER: Duration = Duration::from_secs(600);
 
 /// The debts to one master.

@@ -111,7 +111,7 @@ pub struct Heard<'a> {
     pub raw: &'a [u8],
 }
 
-/// How a round's request is sent to the masters.
+/// The form in which a round's request is sent to the masters.
 #[derive(Debug)]
 pub enum Sent {
     /// On its own.
@@ -186,7 +186,7 @@ pub struct Asked {
     pub all: MasterSet,
     /// Those whose answers count.
     pub voters: MasterSet,
-    /// How much longer the client waits.
+    /// Remaining time that the client waits.
     pub patience: Duration,
 }
 

@@ -63,7 +63,7 @@ pub struct Call {
     pub dbs: Vec<u16>,
 }
 
-/// How the masters' reply is turned into the client's.
+/// The conversion of the masters' reply to the client's.
 #[derive(Debug)]
 pub enum ProgramShape {
     /// A script's reply, unchanged.
@@ -147,7 +147,7 @@ pub struct Program {
     was_refused: bool,
     /// The reply if no quorum agrees on the key's contents; `None`: wait for one.
     refused: Option<Reply>,
-    /// How often no quorum agreed.
+    /// Number of times that no quorum agreed.
     splits: u8,
     /// Whether it begins with a prepare, whatever this worker holds.
     is_fresh: bool,

@@ -94,7 +94,7 @@ pub struct Read {
     trouble: Trouble,
 }
 
-/// What a reader does next.
+/// The next step of a reader.
 #[derive(Debug)]
 pub(super) enum Looked {
     /// A plain step.
@@ -123,11 +123,11 @@ pub(super) fn round(tried: u8) -> u8 {
     u8::MAX - tried
 }
 
-/// How often differing answers are read again before settling: usually a program is just in progress. With a silent
-/// master, enough time has already passed.
+/// Maximum repetitions of a read with differing answers before settling: usually a program is just in progress. With a
+/// silent master, enough time has already passed.
 pub(super) const LOOKS_AGAIN: u8 = 1;
 
-/// How often constantly changing keys are looked at together before a program reads them.
+/// Maximum looks at several constantly changing keys before a program reads them.
 pub(super) const MOST_LOOKS: u8 = 4;
 
 impl Read {

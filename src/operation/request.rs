@@ -4,7 +4,7 @@ use crate::catalogue::reserved::{self, OVER};
 use crate::decision::lease::attempt::{self, Attempt, Tag};
 use crate::lua::canonical::Canonical;
 
-/// How a script is called.
+/// The form of a script call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// By its SHA1, which is the normal case: masters receive our scripts when a link comes up.

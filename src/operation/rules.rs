@@ -21,11 +21,11 @@ pub struct Rules {
     pub quorum: Quorum,
     /// Padding added to TTLs on the masters.
     pub pad: Pad,
-    /// How long a verdict waits for a silent minority.
+    /// Time that a verdict waits for a silent minority.
     pub vote_timeout: Duration,
-    /// How long a client waits while a quorum is silent.
+    /// Time that a client waits while a quorum is silent.
     pub patience: Duration,
-    /// How often a split vote is retried.
+    /// Maximum retries of a split vote.
     pub split_vote_retries: u32,
     /// The time of day.
     pub unix_time: Arc<UnixTime>,
@@ -79,7 +79,7 @@ impl Rules {
     }
 }
 
-/// How long to keep a release whose lock has no expiry.
+/// Time for which a release is kept if its lock has no expiry.
 const UNKNOWN_END: Duration = Duration::from_secs(24 * 3600);
 
 /// A duration that can safely be added to an [`Instant`].

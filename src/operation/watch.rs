@@ -82,7 +82,7 @@ pub struct Watch {
 /// Maximum looks after a quorum was made to agree, while others keep writing.
 const MOST: u8 = LOOKS_AGAIN + 5;
 
-/// What a watch does next.
+/// The next step of a watch.
 pub(super) enum Looked {
     /// A plain step.
     Next(Next),

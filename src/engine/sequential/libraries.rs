@@ -58,7 +58,7 @@ impl Libraries {
     }
 }
 
-/// What to do with existing libraries when others are stored.
+/// Treatment of existing libraries when others are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Reject libraries whose name exists (`FUNCTION LOAD`).
@@ -123,7 +123,7 @@ impl Shelf {
 pub struct Storing {
     /// As clients have sent them.
     pub texts: Vec<Bytes>,
-    /// What to do with existing libraries.
+    /// Treatment of existing libraries.
     pub policy: Policy,
     /// Access rules of the client that stores them: masters run their text.
     pub guard: Option<Arc<Guard>>,

@@ -55,7 +55,7 @@ pub struct Filter {
     pub count: i64,
 }
 
-/// How much to return.
+/// The amount to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkExtent {
     /// All entries, in one reply.
@@ -77,7 +77,7 @@ pub struct Walk {
     pub over: WalkOver,
     /// Which entries to show.
     pub filter: Filter,
-    /// How much to return.
+    /// The amount to return.
     pub extent: WalkExtent,
 }
 

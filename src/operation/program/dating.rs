@@ -34,7 +34,7 @@ pub(super) struct Dating {
     pub(super) call: Call,
     keys: Vec<Place>,
     dated: Dated,
-    /// How fresh the reply must be, in microseconds.
+    /// Maximum age of the reply, in microseconds.
     fresh_us: u64,
     /// The shortest TTL that it has set, if known.
     ttl_ms: u64,
