@@ -61,7 +61,7 @@ pub(super) fn secret_from(name: &str, path: &str) -> Result<Secret, InvalidSetti
     }
 }
 
-/// Returns the names by which operators may address the admin port.
+/// Returns the host names by which operators may address the admin port.
 pub(super) fn admin_host(typed: &Typed) -> Result<Vec<String>, InvalidSetting> {
     let words = typed.list("admin-host").iter();
     let names: Vec<_> = words.map(|word| word.trim()).filter(|name| !name.is_empty()).collect();

@@ -19,8 +19,8 @@ impl Learning {
     /// Parses the typed settings. Settings that only apply to a proxy with masters are accepted and ignored.
     ///
     /// # Errors
-    /// Returns an error for the first value that is malformed or out of range, for a missing data Redis, or for an
-    /// address through which any host would reach the data Redis.
+    /// Returns an error for the first value that is malformed or out of range, and for a missing data Redis. An address
+    /// through which any host would reach the data Redis is also an error.
     pub fn from_typed(typed: &Typed, span: Option<&str>) -> Result<Self, InvalidSetting> {
         if typed.given("data").is_none() {
             return Err(InvalidSetting::new(

@@ -4,7 +4,7 @@
 //! reply: the quorum decides the verdict, and the last master's ballot must still be read from its link.
 //!
 //! Each event takes the flight out of its slot, passes it from function to function, and puts it back at the end
-//! ([`Engine::on_flight`]), so it is looked up once.
+//! ([`Engine::on_flight`]). So it is looked up only once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -64,8 +64,8 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Opens the poll of the next round, or returns `None` if it would build on votes of masters that have forgotten since.
-    /// `flush` is the last one of its database that any master has shown.
+    /// Opens the poll of the next round, or returns `None` if it would rely on votes of masters that have since lost
+    /// their memory. `flush` is the last one of its database that any master has shown.
     pub(super) fn poll_in(&self, term: &Rc<Term>, flush: u64) -> Option<Poll<Rc<Term>>> {
         let poll = || Poll::new(Rc::clone(term));
         match &self.poll {
@@ -87,7 +87,7 @@ impl Flight {
         self.poll.as_ref().map(|poll| Rc::clone(poll.term())).unwrap_or_default()
     }
 
-    /// Returns whether replies to earlier requests of its client have to be sent first.
+    /// Returns whether replies to earlier requests of its client must be sent first.
     pub(super) fn is_too_early(&self) -> bool {
         self.target.as_ref().is_some_and(|target| !target.is_next())
     }

@@ -1,8 +1,8 @@
 //! One pipelined connection from a worker to a master.
 //!
-//! Requests are appended to one buffer and written when the worker has nothing else to do, so that everything started
-//! in one turn of the event loop goes out in one system call. Replies arrive in the order of the requests and are
-//! matched with a queue of expected replies.
+//! Requests are appended to one buffer and written when the worker has nothing else to do. So everything started in one
+//! turn of the event loop goes out in one system call. Replies arrive in the order of the requests and are matched with
+//! a queue of expected replies.
 //!
 //! ```text
 //! Down --dial, probe, hello--> Up --error, silence, backlog--> Down (with backoff)

@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// Returns the reply to a program that has reached one undeclared key after another until the client's patience
-    /// passed, though each of its rounds was answered in time.
+    /// passed. Each of its rounds is answered in time, so no deadline stops it.
     pub(super) fn widened_for_too_long(&self, flight: &mut Flight) -> Option<Reply> {
         flight.is_over(clock::now()).then(|| flight.operation.kind.give_up_widening()).flatten()
     }

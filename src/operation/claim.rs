@@ -160,7 +160,7 @@ impl Behaviour for Claim {
         LockRequest::Claim { token, ttl_ms, how, replies: Replies::clone(&self.replies) }
     }
 
-    /// Equivalent claims share turns. Claims that a held key may still grant go alone and need no turn. One round
+    /// Claims of equal meaning share turns. Claims that a held key may still grant go alone and need no turn. One round
     /// decides them, and within it no two claims of one worker can split the vote.
     fn turn(&self) -> Option<turn::TurnKind> {
         (self.how == How::IfFree).then_some(turn::TurnKind::Claim)

@@ -112,7 +112,7 @@ impl OwedLease {
 }
 
 /// Additional time for which a note is kept, beyond the end of its subject: a master that was away may have missed that
-/// this end is nearer.
+/// the expiry was shortened.
 const NOTED_LONGER: Duration = Duration::from_secs(600);
 
 /// The debts to one master.

@@ -572,7 +572,7 @@ impl Behaviour for Program {
     }
 
     /// Returns the debt to masters that still hold the lease which the program has taken over on a quorum. It is
-    /// delivered only after they have had time to catch up: until then, that lease may be what lets them.
+    /// delivered only after they have had time to catch up: until then, that lease may be what lets them catch up.
     fn owed(&self, on: On<'_>) -> Option<Owed> {
         let On { rules, db, key } = on;
         let run = self.own_run().filter(|_| self.has_changed)?;

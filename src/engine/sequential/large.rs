@@ -126,8 +126,8 @@ impl Large {
         let _alone = alone.acquire().await;
         target.has_read().await;
         for _ in 0..=asking.engine.rules().split_vote_retries {
-            // The limit on busy masters leaves a quorum of others that vote. It also bounds how many callers hold a
-            // master's answer, and favours those that have waited long.
+            // The limit on busy masters leaves a quorum of others that vote. A client that has waited here may soon be
+            // answered, and only this many callers hold a master's answer.
             let Some(busy) = asking.busy.acquire(target).await else { return Reply::Nil };
             let heard = self.heard_at_one_moment(asking, target).await;
             drop(busy);

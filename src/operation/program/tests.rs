@@ -134,7 +134,7 @@ fn adopted(program: &mut Program, rules: &Rules) -> Then {
     answered_by_two(program, rules, b"*1\r\n$7\r\nadopted\r\n")
 }
 
-/// The third master stops it.
+/// The third master stops at an undeclared key.
 fn stopped(program: &mut Program, rules: &Rules, round: u8) -> Then {
     answered(program, rules, (2, round), MISSING)
 }
