@@ -166,8 +166,8 @@ pub trait Behaviour: Debug {
         &[]
     }
 
-    /// Returns the keys of a program that waits before it is sent, because masters may still report as held the keys it
-    /// will run on.
+    /// Returns the keys of a program that waits before it is sent, because masters may yet confirm that they hold the
+    /// state on which it runs.
     fn waits_for_holders(&mut self, _: On<'_>) -> Option<&[Place]> {
         None
     }
@@ -192,7 +192,7 @@ pub trait Behaviour: Debug {
         false
     }
 
-    /// Stops a program from continuing with an undeclared key that it has reached. Returns the reply.
+    /// Ends a program that continues because it has reached an undeclared key. Returns the reply.
     fn give_up_widening(&mut self) -> Option<Reply> {
         None
     }

@@ -274,8 +274,8 @@ impl Program {
                     false => Then::Ask,
                 }
             }
-            // Retry at once the first time, as the winner's outcome is soon forgotten. After another loss, let others
-            // go first.
+            // Retry at once the first time: masters soon no longer know this program's outcome. After another loss, let
+            // others go first.
             RunStep::Pause => {
                 if let Some(refused) = self.refused_for_good(rules) {
                     return Next::reply(refused);
@@ -468,8 +468,8 @@ impl Behaviour for Program {
         self.call_now().text.runs();
     }
 
-    /// Returns the keys of a program about to be sent that must wait. It runs only where all masters hold the results
-    /// of earlier programs on these keys, and some may still confirm that they do.
+    /// Returns the keys of a program about to be sent, if it must wait. It is sent only if all masters hold the results
+    /// of earlier programs on these keys, and some may yet confirm that they do.
     fn waits_for_holders(&mut self, on: On<'_>) -> Option<&[Place]> {
         let On { rules, db, .. } = on;
         if self.run.is_some() || self.is_fresh || self.call.keys.len() < 2 {
@@ -606,7 +606,7 @@ impl Behaviour for Program {
         self.run.as_ref().and_then(Run::decided)
     }
 
-    /// Stops a program from continuing with an undeclared key that it has reached.
+    /// Ends a program that continues because it has reached an undeclared key.
     fn give_up_widening(&mut self) -> Option<Reply> {
         let run = self.run.as_mut().filter(|run| run.is_widened())?;
         run.give_up();
