@@ -55,8 +55,7 @@ fn other_hosts_get_in_with_a_password_or_a_certificate_only() {
     for open in ["0.0.0.0:0", "[::]:0"] {
         let output = run(&["--listen", open]);
         let said = String::from_utf8_lossy(&output.stderr);
-        let sentence =
-            format!("{open} can be reached from other hosts, and nothing is asked of them");
+        let sentence = format!("{open} is open to other hosts without authentication");
         assert!(said.contains(&sentence) && said.trim().lines().count() == 1, "{said}");
         assert_eq!(output.status.code(), Some(64));
         for closed in [&["--requirepass", "secret"][..], &["--protected-mode", "no"]] {
@@ -167,7 +166,7 @@ fn files_without_a_password_end_the_proxy_with_one_sentence() {
         (["--requirepass-file", empty], "has no password in its first line"),
         (["--master-password-file", empty], "has no password in its first line"),
         (["--master-user", "alice"], "master-user has no password"),
-        (["--unixsocketperm", "770"], "unixsocketperm has no use without unixsocket"),
+        (["--unixsocketperm", "770"], "unixsocketperm has no effect without unixsocket"),
         (["--unixsocketperm", "999"], "must be an octal mode such as 770"),
         (["--listen", "none"], "there is nowhere to connect"),
     ] {

@@ -401,8 +401,8 @@ fn what_is_wrong_with_the_settings_is_told_in_one_sentence() {
             vec!["--data", "sentinel://h:1/a b"],
             "data has a name that no sentinel knows: names of masters have",
         ),
-        ([&["--data", "h:1"], &password[..]].concat(), "has no use unless data names sentinels"),
-        (password.to_vec(), "data-sentinel-password-file has no use without data"),
+        ([&["--data", "h:1"], &password[..]].concat(), "has no effect unless data lists sentinels"),
+        (password.to_vec(), "data-sentinel-password-file has no effect without data"),
     ] {
         let output = run(&flags);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -511,7 +511,7 @@ async fn a_master_that_takes_too_long_makes_the_next_one_busy() {
     relays.iter().for_each(|relay| relay.swallow("SMEMBERS"));
     let mut raw = proxy.raw().await;
     let reply = raw.ask(&["SMEMBERS", "large"]).await;
-    assert!(reply.is_error("TRYAGAIN what is read is large"), "{reply:?}");
+    assert!(reply.is_error("TRYAGAIN the value is large"), "{reply:?}");
     assert_eq!(relays.iter().map(Relay::caught).sum::<usize>(), 1);
     relays.iter().for_each(Relay::heal);
     let Reply::Array(members) = raw.ask(&["SMEMBERS", "large"]).await else { panic!("members") };

@@ -5,7 +5,7 @@ mod support;
 
 use support::{Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
 
-const TOO_MANY: &str = "ERR too many keys for one command, script or transaction: split it";
+const TOO_MANY: &str = "ERR too many keys in one command, script or transaction: split it up";
 
 /// Names of a kilobyte.
 fn names(count: usize) -> Vec<String> {

@@ -351,7 +351,10 @@ fn it_needs_a_data_redis_and_names_of_locks() {
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))
     };
     let (code, why) = check(&["--also-claim-on-data"]);
-    assert!(code != Some(0) && why.contains("also-claim-on-data has no use without data"), "{why}");
+    assert!(
+        code != Some(0) && why.contains("also-claim-on-data has no effect without data"),
+        "{why}"
+    );
     let (code, why) = check(&["--data", "b:2", "--also-claim-on-data"]);
     assert!(code != Some(0) && why.contains("also-claim-on-data needs lock-keys"), "{why}");
     let (code, why) = check(&["--data", "b:2", "--also-claim-on-data=perhaps"]);

@@ -229,7 +229,7 @@ async fn masters_that_may_not_forget_are_given_scripts_for_ever() {
     }
     assert_eq!(raw.ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
     let says_why =
-        || proxy.warnings().into_iter().find(|line| line.contains("does not forget scripts"));
+        || proxy.warnings().into_iter().find(|line| line.contains("refuses to flush scripts"));
     eventually("the log says why they keep them", async || says_why()).await;
     proxy.expect_warnings();
     for first in (20..1_220).step_by(200) {

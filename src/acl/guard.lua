@@ -1,6 +1,6 @@
--- The `redis` of a script whose user is restricted: before each call of the inner `redis`, it checks the user's
--- permissions (`scriptVerifyACL` in Redis's `script.c`). The rules are strings and Lua patterns made by the
--- proxy; nil is without limits.
+-- The `redis` of a script whose user is restricted: before it calls the real one, it checks the user's permission
+-- (`scriptVerifyACL` in Redis's `script.c`). The rules are strings and Lua patterns made by the proxy; nil is
+-- unlimited.
 local function guarded(inner)
   local allowed, containers = ALLOWED_COMMANDS, CONTAINERS
   local keys, channels = ALLOWED_KEYS, ALLOWED_CHANNELS
@@ -21,7 +21,7 @@ local function guarded(inner)
     return false
   end
 
-  -- The name in the catalogue: subcommands follow a bar.
+  -- The name in the catalogue, where subcommands follow a bar.
   local function full_name(...)
     local name, word = ...
     name = string.lower(name)
@@ -31,10 +31,10 @@ local function guarded(inner)
     return name
   end
 
-  -- Redis decides which words are keys. A call for which it finds none touches none.
+  -- Redis decides which words are keys. If it finds none, it touches none.
   WITHOUT_KEYS
-  -- Keys that Redis writes without finding them: the last of several STORE and STOREDIST, even after a key named
-  -- like another option, and the key of a PFMERGE without sources.
+  -- Keys that Redis writes to without having found them: the last of several STORE and STOREDIST, also after a key
+  -- named like another option, and that of a PFMERGE without sources.
   local first_option = { sort = 3, georadius = 7, georadiusbymember = 6 }
   local with_value = { STORE = true, STOREDIST = true, COUNT = true, BY = true, GET = true }
   local function overlooked(name, ...)
@@ -118,7 +118,7 @@ local function guarded(inner)
     end
   end
 
-  -- Whether Redis itself refuses this command, with an error that precedes the user's.
+  -- Whether Redis has its own error for this command, which precedes the one for a user.
   local function is_refused_anyway(name, ...)
     for at = 1, select('#', ...) do
       local kind = type((select(at, ...)))
@@ -138,7 +138,7 @@ local function guarded(inner)
     if arity > 0 and words ~= arity or words < -arity then
       return true
     end
-    -- RESP3 has a set of flags, RESP2 a list.
+    -- RESP3 has a set of them, RESP2 a list.
     for at, flag in pairs(info[3].set or info[3]) do
       flag = info[3].set and at or flag
       if flag.ok == 'noscript' then
@@ -158,7 +158,7 @@ local function guarded(inner)
       if not why or is_refused_anyway(name, ...) then
         return run(...)
       end
-      -- Like an error that Redis finds before it calls anything.
+      -- As Redis builds an error that it finds before a call.
       local refused = { err = why }
       refused.ignore_error_stats_update = true
       if raises then

@@ -1,5 +1,5 @@
--- Lets the key expire in ARGV[3] ms under the conditions in ARGV[4..]. Stores the name ARGV[2] next to it. Returns
--- whether it did.
+-- Lets the key expire in ARGV[3] ms under the conditions in ARGV[4..]. Stores the name ARGV[2] with it. Returns whether
+-- it changed.
 redis.call('SELECT', ARGV[1])
 if redis.call('PEXPIRE', KEYS[1], ARGV[3], unpack(ARGV, 4)) == 0 then
   return 0

@@ -1,4 +1,4 @@
--- Removes the key's TTL. Stores the name ARGV[2] next to it. Returns whether it had a TTL.
+-- Removes the key's expiry. Stores the name ARGV[2] with it. Returns whether it had one.
 redis.call('SELECT', ARGV[1])
 if redis.call('PERSIST', KEYS[1]) == 0 then
   return 0

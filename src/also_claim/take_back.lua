@@ -1,5 +1,5 @@
--- Deletes the key if its last change has the name ARGV[2] and it still holds the token ARGV[3]. Keys that expire
--- together, but for clock ticks between two commands, were touched by nobody else.
+-- Deletes the key if its last change has the name ARGV[2] and it still holds the token ARGV[3]. If both keys expire
+-- together, apart from the clock's progress between two commands, no one else changed it.
 redis.call('SELECT', ARGV[1])
 if redis.call('GET', KEYS[2]) ~= ARGV[2] or math.abs(redis.call('PTTL', KEYS[1]) - redis.call('PTTL', KEYS[2])) > 5 then
   return 0

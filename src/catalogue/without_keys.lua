@@ -1,4 +1,4 @@
--- Errors of `COMMAND GETKEYS` and the like for calls without keys, or that Redis refuses.
+-- Errors of `COMMAND GETKEYS` etc. for a call without keys, or one that Redis refuses.
 local without_keys = {
   ['ERR The command has no key arguments'] = true,
   ['ERR Invalid arguments specified for command'] = true,

@@ -87,7 +87,9 @@ pub(super) fn unix_socket(typed: &Typed) -> Result<Option<UnixSocket>, InvalidSe
     })?;
     match (typed.given("unixsocket").map(PathBuf::from), mode) {
         (Some(path), mode) => Ok(Some(UnixSocket { path, mode })),
-        (None, Some(_)) => Err(InvalidSetting::new("unixsocketperm has no use without unixsocket")),
+        (None, Some(_)) => {
+            Err(InvalidSetting::new("unixsocketperm has no effect without unixsocket"))
+        }
         (None, None) => Ok(None),
     }
 }
@@ -112,7 +114,7 @@ pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(),
     match open_to_other_hosts(settings) {
         None => Ok(()),
         Some(listen) => Err(InvalidSetting::new(format!(
-            "{listen} can be reached from other hosts, and nothing is asked of them: set requirepass or \
+            "{listen} is open to other hosts without authentication: set requirepass or \
              requirepass-file, turn the default user off (users), demand certificates (tls-auth-clients \
              yes), or say protected-mode no"
         ))),

@@ -62,7 +62,7 @@ pub enum InvalidDataAddr {
     Database,
     #[error("has no absolute path: write unix:/path/to/redis.sock")]
     Path,
-    #[error("has an option that is not known: only ?db=NUMBER may follow a path")]
+    #[error("has an unknown option: only ?db=NUMBER may follow a path")]
     Option,
     #[error("names no sentinel: write sentinel://host:port,host:port/NAME")]
     NoSentinel,
@@ -204,7 +204,7 @@ fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {
     };
     match ABOUT_DATA.iter().find(is_used) {
         Some(name) => Err(InvalidSetting(format!(
-            "{name} has no use without data: name the Redis that holds what is no lock"
+            "{name} has no effect without data: set data to the Redis for everything other than locks"
         ))),
         None => Ok(()),
     }
@@ -223,7 +223,7 @@ fn log_in(address: &mut DataAddr, typed: &Typed) -> Result<(), InvalidSetting> {
     let (user, file) = (typed.given("data-user"), typed.given("data-password-file"));
     if address.password.is_some() && (user.is_some() || file.is_some()) {
         return Err(InvalidSetting::new(
-            "data names a password, so data-user and data-password-file have no use: say it in one place",
+            "data contains a password, so data-user and data-password-file have no effect: set it in one place",
         ));
     }
     if let Some(path) = file {
@@ -245,7 +245,7 @@ fn log_in_at_sentinels(place: &mut DataPlace, typed: &Typed) -> Result<(), Inval
             Ok(())
         }
         (_, Some(_)) => Err(InvalidSetting::new(
-            "data-sentinel-password-file has no use unless data names sentinels: write sentinel://host:port/NAME",
+            "data-sentinel-password-file has no effect unless data lists sentinels: write sentinel://host:port/NAME",
         )),
     }
 }

@@ -63,7 +63,7 @@ fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
     match access::open_to_other_hosts(settings).filter(|_| settings.protected_mode) {
         None => Ok(()),
         Some(listen) => Err(InvalidSetting::new(format!(
-            "{listen} can be reached from other hosts, and learn asks nothing of them: listen on 127.0.0.1, demand \
+            "{listen} is open to other hosts, and learn does not authenticate clients: listen on 127.0.0.1, demand \
              certificates (tls-auth-clients yes), or say protected-mode no if the data Redis asks for a password"
         ))),
     }

@@ -254,7 +254,7 @@ pub static SETTINGS: &[Setting] = &[
         .default("trust")
         .field(field!(Fixed.cold_start, ColdStart::read, ColdStart::to_string)),
     one("drain-timeout", "DURATION")
-        .help("Time to finish requests in flight when told to stop")
+        .help("Time to finish requests in flight on shutdown")
         .default("10s")
         .field(field!(Live.drain_timeout, duration_within(0..=HOUR_MS), shown_duration)),
     one("handover", "PATH")

@@ -40,7 +40,7 @@ impl TlsListen {
         });
         if auth_clients != AuthClients::No && authorities.is_none() {
             return Err(InvalidSetting::new(
-                "tls-auth-clients needs tls-ca-cert-file: who has signed the clients' certificates",
+                "tls-auth-clients needs tls-ca-cert-file: the authorities that sign the clients' certificates",
             ));
         }
         match (typed.read("tls-listen", values::listen_address)?, certificate) {
@@ -52,7 +52,7 @@ impl TlsListen {
                 "tls-listen needs tls-cert-file and tls-key-file: the proxy's certificate and its key",
             )),
             (None, Some(_)) => Err(InvalidSetting::new(
-                "tls-cert-file has no use without tls-listen: say where clients connect by TLS",
+                "tls-cert-file has no effect without tls-listen: set the address for TLS clients",
             )),
             (None, None) => Ok(None),
         }

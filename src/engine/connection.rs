@@ -43,7 +43,7 @@ pub(super) enum Unwelcome {
     Malformed(#[from] Malformed),
     #[error("the master answered `{0}` to a new link")]
     Refused(String),
-    #[error("it was restarted while it was asked who it is")]
+    #[error("it was restarted while the proxy was connecting")]
     Restarted,
 }
 

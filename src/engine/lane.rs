@@ -258,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pipe<S> {
             missing -= self.pass(missing)?;
             if missing == 0 {
                 let all = self.connection.replies.take_passed().filter(|_| unsent.is_empty());
-                return all.ok_or_else(|| io::Error::other("it said more than it was asked"));
+                return all.ok_or_else(|| io::Error::other("it sent more replies than requested"));
             }
             self.go_on(&mut unsent, link, request.patience).await?;
             // One answer may be as long as everything that others are waiting for.

@@ -349,7 +349,7 @@ impl Link {
 
     fn is_to_be_written(&self, state: &mut State) {
         if state.expected.len() > MAX_BACKLOG || state.out.len() > self.max_backlog_bytes {
-            self.break_down(state, "too many requests are waiting for it");
+            self.break_down(state, "too many requests are queued for it");
         } else if let Some(waker) = state.waker.take() {
             waker.wake();
         }

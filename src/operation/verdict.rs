@@ -197,14 +197,14 @@ pub fn too_many_waiting() -> Reply {
 /// was sent.
 pub fn waited_in_line() -> Reply {
     Reply::error(
-        "TRYAGAIN masters could not tell what the key holds while the requests before this one waited: try again",
+        "TRYAGAIN masters could not agree on the key's contents while earlier requests waited: try again",
     )
 }
 
 /// Returns the error for a script that reaches one undeclared key after another.
 pub fn undeclared_without_end() -> Reply {
     Reply::error(
-        "TRYAGAIN the script came to one undeclared key after the other for longer than --patience: declare its keys",
+        "TRYAGAIN the script kept reaching undeclared keys for longer than --patience: declare its keys",
     )
 }
 
@@ -247,15 +247,14 @@ pub fn is_reply(error: &[u8]) -> bool {
 /// Returns the error for a master that has not answered within the time limit of large reads.
 pub fn too_large_to_read() -> Reply {
     Reply::error(
-        "TRYAGAIN what is read is large, and a master did not answer for seconds: read it in parts",
+        "TRYAGAIN the value is large and a master did not answer within seconds: read it in parts",
     )
 }
 
 /// Returns the error for masters that never gave the same answer, when asked one after the other.
 pub fn changes_all_the_time() -> Reply {
     Reply::error(
-        "TRYAGAIN what is read is large and changes all the time, so that no two masters said the \
-         same: read it in parts, or again when less is written to it",
+        "TRYAGAIN the value is large and changes constantly, so no two masters gave the same answer: read it in parts, or when there are fewer writes",
     )
 }
 

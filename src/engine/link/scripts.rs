@@ -63,8 +63,7 @@ impl Link {
         } else if self.residents.flush_refused() {
             tracing::warn!(
                 master = %self.address,
-                "the master does not forget scripts, so later ones run slower: {why}: allow MULTI, EXEC \
-                 and SCRIPT FLUSH to the proxy there, and restart the proxy"
+                "the master refuses to flush scripts, so later ones run slower: {why}: allow the proxy to call MULTI, EXEC and SCRIPT FLUSH there, and restart the proxy"
             );
         }
     }

@@ -112,9 +112,7 @@ impl Shelf {
                 *self.known.borrow_mut() = Some((name.clone(), Rc::new(libraries)));
             }
         }
-        Err(Reply::error(
-            "TRYAGAIN other clients change the libraries of functions all the time: try again",
-        ))
+        Err(Reply::error("TRYAGAIN other clients keep changing the function libraries: try again"))
     }
 }
 
@@ -235,7 +233,7 @@ async fn content(engine: &Rc<Engine>) -> Result<Libraries, Reply> {
 
 fn nobody_tells() -> Reply {
     Reply::error(
-        "ERR masters show the libraries of functions in a form that is not known: use one version of the proxy",
+        "ERR the function libraries are stored in an unknown format: run the same version of every proxy",
     )
 }
 

@@ -290,7 +290,7 @@ impl Walk {
 }
 
 fn too_large() -> Reply {
-    Reply::error("ERR a master's cursor is too large to be passed on: ask that master itself")
+    Reply::error("ERR a master's cursor is too large to pass on: scan that master directly")
 }
 
 #[cfg(test)]

@@ -1,3 +1,3 @@
--- 1 if Lua understands the text, else why it does not, in the words that Redis would use.
+-- 1 if the text compiles as Lua, else the error, worded as in Redis.
 local compiled, why = loadstring(ARGV[1], '@user_script')
 return compiled and 1 or why

@@ -1,4 +1,4 @@
--- The number of keys in the database, without what the proxies keep there.
+-- The number of keys in the database, without the proxies' own.
 local own = redis.call(
   'EXISTS', 'redlock-proxy:mark', 'redlock-proxy:roster', 'redlock-proxy:copying', 'redlock-proxy:clocks',
   'redlock-proxy:over', 'redlock-proxy:libraries'

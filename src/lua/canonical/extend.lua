@@ -1,6 +1,6 @@
--- Prolongs the key if it holds the token, and raises its generation, so that no take-back on its way can hit it. The
--- longer end stays, and none at all. Answers the tag it was held under, or that and the remaining TTL (-1: no end) if it
--- was to end sooner; -2: no such key; -3: somebody else's; 'stamped': it is a register.
+-- Extends the key if it holds the token, and raises its generation, so that no take-back in flight can hit it. A later
+-- expiry stays, and so does the lack of one. Returns its previous tag; with the remaining TTL (-1: none) if that is
+-- longer than asked; -2: no such key; -3: held by another; 'stamped': it is a register.
 local value, is_register = look(KEYS[1])
 if is_register then
   return redis.status_reply('stamped')
@@ -14,7 +14,7 @@ local tag, left = tag_of(value), redis.call('PTTL', KEYS[1])
 if tag ~= '' then
   local new = raised(tag) .. ARGV[1]
   if redis.pcall('SET', KEYS[1], new, 'KEEPTTL').err then
-    -- The same bytes again need no memory, and out of that only the first command that writes is refused.
+    -- Equal bytes need no memory, and out of memory only a script's first write is refused.
     redis.call('DEL', 'redlock-proxy:none')
     redis.call('SET', KEYS[1], new, 'KEEPTTL')
   end

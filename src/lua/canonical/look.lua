@@ -1,4 +1,4 @@
--- The tag under which the key holds the token; -2: no such key; -3: somebody else's; 'stamped': it is a register.
+-- The tag under which the key holds the token; -2: no such key; -3: held by another; 'stamped': a register.
 local value, is_register = look(KEYS[1])
 if is_register then
   return redis.status_reply('stamped')

@@ -1,6 +1,6 @@
--- Notes that attempts are over, of which some master may keep a rest. Arguments: each attempt, and in how many milliseconds
--- its rest has ended by itself. Notes that nobody needs any more go, and beyond MOST those that are needed for the
--- shortest time. All times are by this master's own clock.
+-- Records attempts that are over, of which some master may keep leftovers. Arguments: each attempt, and the
+-- milliseconds until its leftovers expire. Removes obsolete records, and beyond MOST those needed for the shortest
+-- time. All times are by this master's own clock.
 local MOST = 131072
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

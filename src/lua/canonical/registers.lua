@@ -1,5 +1,5 @@
--- The value of a key, and whether the key is a register, or no string: the caller then changes nothing and says 'stamped'.
--- A value with a tag is a lease, whatever is stamped beside it.
+-- The value of a key, and whether the key is a register, or no string: the caller then changes nothing and returns
+-- 'stamped'. A value with a tag is a lease, whatever its stamp.
 local function look(key)
   local value = redis.pcall('GET', key)
   if value and type(value) ~= 'string' then
@@ -7,8 +7,8 @@ local function look(key)
   elseif tag_of(value) ~= '' then
     return value, false
   end
-  -- Its accepted ballot, as some companions only hold a promise, and what follows up to its end: what does not look so was put
-  -- there by somebody else, and is no stamp.
+  -- Its accepted ballot, as some companions hold only a promise, and the fields up to its end. Anything without this
+  -- form is someone else's, and no stamp.
   local stamp = redis.pcall('GETRANGE', 'redlock-proxy:s:' .. key, 16, 64)
   local has_form = type(stamp) == 'string' and string.find(stamp, '^[-slezhx?][-%d]' .. string.rep('%d', 15), 33)
   return value, has_form and string.sub(stamp, 1, 16) ~= string.rep('\0', 16)

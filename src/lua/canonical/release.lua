@@ -1,6 +1,6 @@
--- Deletes the key if it holds exactly this: the tag ARGV[1] and the token ARGV[2]. Answers the remaining TTL it had
--- (-1: none); -2: no such key; -3: somebody else's; -4: the same attempt, which was prolonged meanwhile; -5: the token
--- is there by another attempt; 'stamped': it is a register.
+-- Deletes the key if it holds exactly the tag ARGV[1] and the token ARGV[2]. Returns its remaining TTL (-1: none); -2:
+-- no such key; -3: held by another; -4: the same attempt, extended meanwhile; -5: another attempt holds the token;
+-- 'stamped': it is a register.
 local value, is_register = look(KEYS[1])
 if is_register then
   return redis.status_reply('stamped')

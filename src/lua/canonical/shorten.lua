@@ -1,5 +1,5 @@
--- Lets the key end in ARGV[2] milliseconds if it holds exactly this value, would end later, and nothing has changed its end
--- since its remaining TTL was ARGV[3] (-1: no end).
+-- Lets the key expire in ARGV[2] milliseconds if it holds exactly this value, would expire later, and its expiry is
+-- unchanged since its remaining TTL was ARGV[3] (-1: none).
 local left, seen, wanted = redis.call('PTTL', KEYS[1]), tonumber(ARGV[3]), tonumber(ARGV[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0

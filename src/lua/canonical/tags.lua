@@ -1,5 +1,5 @@
--- Strings that the proxy has set begin with a tag, which no client sees: a marker of 4 bytes, the attempt in 14,
--- its generation in 2.
+-- Strings set by the proxy begin with a tag, hidden from clients: a marker of 4 bytes, the attempt in 14, its
+-- generation in 2.
 local function tag_of(value)
   if value and #value >= 20 and string.sub(value, 1, 4) == '\255RL\1' then
     return string.sub(value, 1, 20)
@@ -9,7 +9,7 @@ end
 local function token_of(value)
   return value and string.sub(value, #tag_of(value) + 1)
 end
--- The tag after one more extension. After the last generation comes the first but one.
+-- The tag after one more extension. The last generation is followed by the second.
 local function raised(tag)
   if tag == '' then
     return tag

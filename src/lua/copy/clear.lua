@@ -1,5 +1,5 @@
--- Drops what this master has accepted too late under keys of database ARGV[1] that no other one knows: up to the floor. As
--- long as its mark is the provisional one, ARGV[2]: else the answer is -1. KEYS: the keys. Answers how many there were.
+-- Drops what this master accepted too late, up to the floor, under keys of database ARGV[1] that no other master knows.
+-- Returns -1 unless its mark is the provisional one, ARGV[2]; else the number dropped. KEYS: the keys.
 here = ARGV[1]
 call('SELECT', here)
 local head, floor = string.match(call('GET', 'redlock-proxy:mark') or '', '^([^;]*;)(%d+) ')

@@ -1,5 +1,4 @@
--- For each of the first ARGV[1] databases its mark, and how many keys it has with those of the proxies. KEYS[1]: the
--- mark.
+-- Returns the mark and number of keys, the proxies' included, of each of the first ARGV[1] databases. KEYS[1]: mark.
 local found = {}
 for db = 0, ARGV[1] - 1 do
   redis.call('SELECT', db)

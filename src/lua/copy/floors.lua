@@ -1,6 +1,6 @@
--- Does the flushes that the others have done, and raises the floors to theirs: before anything that they have dropped can come
--- late. ARGV: for each database the provisional mark, the floor, and the last flush. KEYS[1]: the mark. Answers -1 if the
--- mark is another one, and changes nothing.
+-- Does the flushes that the others have done, and raises the floors to theirs, before anything they have dropped can
+-- arrive late. ARGV: per database the provisional mark, the floor, and the last flush. KEYS[1]: the mark. Returns -1
+-- and changes nothing if the mark differs.
 for at = 1, #ARGV, 3 do
   call('SELECT', (at - 1) / 3)
   if string.match(call('GET', KEYS[1]) or '', '^([^;]*;)%d+ %d+$') ~= ARGV[at] then

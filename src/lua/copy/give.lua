@@ -1,8 +1,7 @@
--- Gives registers of database ARGV[1] to a master that does not vote yet, as long as its mark is the provisional one,
--- ARGV[2]: else the answer is -1, and nothing was changed. ARGV[3]: the time in microseconds. Then four words for each key:
--- the ballot that counts as promised, its stamp from the accepted ballot on, what it holds, as DUMP has it, if it lives, and
--- the lease beside it, if any. What this master has accepted itself stays if it is newer. KEYS: the keys. Answers how many
--- it has taken over.
+-- Gives registers of database ARGV[1] to a master that does not vote yet. Returns -1 and changes nothing unless its
+-- mark is the provisional one, ARGV[2]. ARGV[3]: the time in microseconds. Then four words per key: the ballot that
+-- counts as promised, the stamp from the accepted ballot on, the value in the format of DUMP, if it lives, and the
+-- lease next to it, if any. Newer states accepted by this master stay. KEYS: the keys. Returns the number taken over.
 here = ARGV[1]
 call('SELECT', here)
 if string.match(call('GET', 'redlock-proxy:mark') or '', '^[^;]*;') ~= ARGV[2] then

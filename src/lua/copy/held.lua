@@ -1,6 +1,6 @@
--- DUMP of each register of database ARGV[1] that this master has accepted under this ballot, behind its mark. KEYS: the keys;
--- ARGV from the third on: the ballots. No more than about ARGV[2] bytes at a time: 1 stands for what has to be asked for
--- again, 0 for what this master does not have.
+-- The mark, then DUMP of each register of database ARGV[1] that this master accepted under this ballot. KEYS: the keys;
+-- ARGV from the third on: the ballots. At most about ARGV[2] bytes at a time: 1 means ask again, 0 that this master
+-- does not have it.
 here = ARGV[1]
 call('SELECT', here)
 local held, length = { call('GET', 'redlock-proxy:mark') or '' }, 0

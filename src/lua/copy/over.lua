@@ -1,5 +1,5 @@
--- A page of what this master has noted as over in database ARGV[1], from the cursor ARGV[2], about ARGV[3] of them: its
--- mark, the next cursor, and each attempt with the milliseconds for which the note is of use. KEYS: the mark, the notes.
+-- A page of this master's records of attempts that are over in database ARGV[1], from cursor ARGV[2], about ARGV[3] of
+-- them: its mark, the next cursor, and each attempt with the milliseconds left. KEYS: the mark, the records.
 redis.call('SELECT', ARGV[1])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,7 +1,7 @@
--- What this master holds under each key of database ARGV[1], behind its mark: {} for nothing, else how it is told ('t'
--- text of at most ARGV[2] bytes, 'l' digest of a longer text, 'o' digest of anything else), what it is, and the
--- remaining time to live. { 'r' }: there is a stamp, so that this is no word about the key; if ARGV[3] is 1, what stands
--- beside the stamp is told. KEYS[1]: the mark.
+-- The mark, then this master's value under each key of database ARGV[1]: {} for none, else its form ('t' text of at
+-- most ARGV[2] bytes, 'l' digest of a longer text, 'o' digest of any other type), itself, and the remaining TTL. {'r'}:
+-- there is a stamp, so this says nothing about the key; if ARGV[3] is 1, the value next to the stamp is returned.
+-- KEYS[1]: the mark.
 here = ARGV[1]
 call('SELECT', here)
 local page = { call('GET', KEYS[1]) or '' }

@@ -1,8 +1,7 @@
--- Gives this master keys of database ARGV[1], as long as its mark is the provisional one, ARGV[2]: else the answer is
--- -1, and nothing was changed. Four arguments for each key: what must be there ('' anything or nothing, '*' anything,
--- else this attempt), how it is given ('t' a text, 'd' a DUMP, 'x' remove this text, 'y' remove what has this digest),
--- what, and the milliseconds it has to live (-1: for ever). KEYS[1]: the mark. Answers how many keys hold something
--- else than before.
+-- Gives this master keys of database ARGV[1]. Returns -1 and changes nothing unless its mark is the provisional one,
+-- ARGV[2]. Four arguments per key: the expected value ('' anything or nothing, '*' anything, else this attempt), the
+-- form ('t' a text, 'd' a DUMP, 'x' remove this text, 'y' remove the value with this digest), the content, and the TTL
+-- in milliseconds (-1: none). KEYS[1]: the mark. Returns the number of keys changed.
 local HEADER, ATTEMPT = '\255RL\1', 18
 
 local function is_same_state(one, other)
@@ -19,7 +18,7 @@ local function text_of(key)
   return redis.call('TYPE', key).ok == 'string' and redis.call('GET', key)
 end
 
--- A register that has come meanwhile is newer than any lease that was copied.
+-- A register that arrived meanwhile is newer than any copied lease.
 local function is_register(key)
   local stamp = stored(key)
   return stamp and call('EXISTS', key) == 1 and not select(2, look(key, stamp))
@@ -63,7 +62,7 @@ for at = 2, #KEYS do
       redis.call('SET', key, what, 'PX', math.max(ttl, 1))
     end
   elseif how == 'd' then
-    -- A key shows 0 in its last millisecond; to RESTORE that means for ever.
+    -- A key shows 0 in its last millisecond; to RESTORE that means no expiry.
     redis.call('RESTORE', key, ttl < 0 and 0 or math.max(ttl, 1), what, 'REPLACE')
     changed = changed + 1
   elseif how == 'x' and text_of(key) == what or how == 'y' and digest(key) == what then

@@ -1,5 +1,5 @@
--- What this master keeps of each register of database ARGV[1], behind its mark: {} where there is no stamp, else the ballot that
--- was promised, the rest of the stamp, whether the value is gone, the lease, and the last flush. Nothing is promised. KEYS: the
+-- The mark, then this master's record of each register of database ARGV[1]: {} without a stamp, else the promised
+-- ballot, the rest of the stamp, whether the value is gone, the lease, and the last flush. Promises nothing. KEYS: the
 -- keys.
 here = ARGV[1]
 call('SELECT', here)

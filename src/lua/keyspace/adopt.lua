@@ -1,7 +1,7 @@
--- Accepts states, and promises ballot ARGV[1]. KEYS: the keys. ARGV[2]: the database that is selected. Then six words for
--- each key: its database, the ballot that its state was found under, its stamp from the accepted ballot on, what it holds,
--- as DUMP has it; empty: masters that lack it are to say so; the leases that are over, each with its length in 8; and the
--- flush after which this was promised.
+-- Accepts states, and promises ballot ARGV[1]. KEYS: the keys. ARGV[2]: the selected database. Then six words per key:
+-- its database, the ballot that its state was found under, its stamp from the accepted ballot on, its value in the
+-- format of DUMP (empty: masters without it say so), the leases that are over, each after its length in 8 digits, and
+-- the flush after which this was promised.
 local next_ballot = ARGV[1]
 here = ARGV[2]
 if not is_in() then
@@ -18,10 +18,11 @@ local function has_room(old, is_gone, lease, new, now)
     return not lease or not lives(new, now)
   end
   local ran = last_of(new)
-  -- As long as nothing was accepted, only the floor stands there, which is no word about this key, unless it says so.
+  -- Until a state is accepted only the floor is here, which says nothing about this key, unless it says it does.
   local tells = sub(old, 17, 32) ~= NONE or sub(old, 74, 74) == '?'
   local is_unknown = ran and tells and fate(old, ran) == 'not known'
-  -- Claims may have found nothing here, and be gone again, between the end of what the program found and that of what it left.
+  -- Between the expiry of what the program found and that of what it left, claims may have found nothing here and be
+  -- gone.
   local was_there = sub(old, 49, 49) ~= '-' and not is_gone and not is_unknown
   local the_end = until_clean >= 0 and (until_clean - SLACK_MS) * 1000
   if not was_there and the_end and the_end <= now and lives(new, the_end) then
@@ -82,7 +83,7 @@ for at, key in ipairs(KEYS) do
   local is_open, found, is_kept = open(new)
   local is_taken = is_open and not is_kept and left and is_same(left, found)
   if is_taken then
-    -- Should this program come to nothing, the lease stands here again as it was here.
+    -- If this program comes to nothing, the lease is here again as it was here.
     new = sub(new, 1, 90) .. string.format('%08d', #left) .. left .. sub(new, 99 + #found)
   end
   if has_it then

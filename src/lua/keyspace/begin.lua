@@ -1,6 +1,6 @@
--- Empties the selected database, unless this flush or a later one was done: a counter. `how`: 'SYNC', 'ASYNC', or ''
--- for what the settings say. What the proxies keep there stays. So do the libraries of functions, as in Redis, with the
--- stamp of their register. No ballot below the flush is promised after it. Returns the last one.
+-- Empties the selected database, unless this flush or a later one (a counter) was done. `how`: 'SYNC', 'ASYNC', or ''
+-- for the configured way. The proxies' own keys stay. So do the libraries of functions, as in Redis, with their
+-- register's stamp. No ballot below the flush is promised after it. Returns the last flush.
 local OWN = {
   'redlock-proxy:roster', 'redlock-proxy:copying', 'redlock-proxy:clocks', 'redlock-proxy:over',
   'redlock-proxy:libraries', 'redlock-proxy:s:redlock-proxy:libraries',

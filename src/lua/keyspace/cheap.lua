@@ -1,6 +1,6 @@
--- Calls that scripts make most often, of the one key of a program, as functions with the fewest steps. A master makes each of
--- them anew for every run, so there are only those that the script uses. What they do not know, `handled` does, whose functions
--- are made when they are needed.
+-- Functions with the fewest steps for the most frequent calls on a program's single key. A master creates each of them
+-- anew on every run, so only those that the script uses are included. Anything else goes to `handled`, whose functions
+-- are created on demand.
 local function exists(run, name, key)
   if key ~= direct or writes then
     return handled(name)(run, name, key)
@@ -11,7 +11,7 @@ local function pttl(run, name, key)
   if key ~= direct or writes or clean <= 0 then
     return handled(name)(run, name, key)
   end
-  -- As `without_pad` has it.
+  -- As in `without_pad`.
   local left = clean - SLACK_MS - (told_us - told_us % 1000) / 1000 - 2
   left = left > 0 and left / (1 + CLOCK_DRIFT) or 0
   left = left - left % 1
@@ -20,15 +20,15 @@ local function pttl(run, name, key)
   fresh = fresh > VOTE_TIMEOUT_MS and VOTE_TIMEOUT_MS or fresh < 5 and math.min(5, VOTE_TIMEOUT_MS) or fresh
   return left > fresh and left - fresh or 0
 end
--- The last end that a call has set, in numbers and digits, and from what it was reckoned: the next call mostly sets the same.
+-- The last expiry set by a call, in numbers and digits, and its inputs: the next call mostly sets the same.
 local set_unit, set_ttl, set_ms, set_clean, set_text, set_padded, set_dated
--- EXPIRE and PEXPIRE. `unit`: of the time to live, in milliseconds.
+-- EXPIRE and PEXPIRE. `unit`: of the TTL, in milliseconds.
 local function expire(unit, run, name, key, ttl)
   if key ~= direct then
     return handled(name)(run, name, key, ttl)
   end
-  -- As `clean_at` has it. Where that would be in the past of this master, its clock is wrong by more than the slack, and
-  -- the key is as the other masters have it, and cleaned up.
+  -- As in `clean_at`. If that is in this master's past, its clock is wrong by more than the slack, and the key is as on
+  -- other masters, and cleaned up.
   local now_ms = (told_us - told_us % 1000) / 1000
   if ttl ~= set_ttl or unit ~= set_unit or now_ms ~= set_ms then
     set_ttl, set_unit, set_ms, set_clean = ttl, unit, now_ms, nil
@@ -61,15 +61,15 @@ local function expire(unit, run, name, key, ttl)
   end
   return reply
 end
--- A command that adds to a value of the type `what`: it never removes it, and leaves its end as it is. A value of another
--- type is left alone, with an error.
+-- A command that adds to a value of type `what`, never removes it, and keeps its expiry. On a value of another type it
+-- fails and changes nothing.
 local function grow(what, run, name, key, ...)
   if key ~= direct then
     return handled(name)(run, name, key, ...)
   end
   local was_nothing = kind == '-' and not new_clean
   if new_clean then
-    -- Where that end was past by the clock of this master, it makes the value anew.
+    -- If that expiry was past by this master's clock, this creates the value anew.
     is_unknown = true
   end
   local had_written = writes
@@ -79,7 +79,7 @@ local function grow(what, run, name, key, ...)
   if has_failed then
     IS_REFUSAL
     if refusal or not had_written and is_refusal(reply.err) then
-      -- Nothing was written, and nothing must be: what needs no memory would be.
+      -- Nothing was written, and nothing must be: writes that need no memory would succeed.
       refusal, writes, direct = refusal or reply.err, false, false
       error({ err = refusal }, 0)
     elseif run == call then
@@ -93,7 +93,7 @@ local function grow(what, run, name, key, ...)
   elseif was_nothing and type(reply) == 'number' and reply > 0 then
     new_kind, new_clean, new_text = what, -1, '-000000000000001'
   elseif was_nothing then
-    -- ZADD makes nothing where it changes only what is there.
+    -- ZADD creates nothing if it only changes members.
     is_unknown = true
   end
   return reply

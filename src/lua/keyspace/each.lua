@@ -1,4 +1,4 @@
--- The call that is under way, the last one whose program has begun, whether that runs now, and how it has failed.
+-- The current call, the last one whose program has begun, whether that runs now, and how it has failed.
 local under_way, ran, is_running, failure = 1, nil, false, nil
 local answers = {}
 
@@ -48,7 +48,7 @@ local function run(number)
   return answer or false
 end
 
--- One that fails is concluded all the same, and those after it run.
+-- A call that fails is still concluded, and those after it run.
 local function run_all()
   for number = under_way, #keys do
     under_way = number
@@ -61,7 +61,7 @@ repeat
   failure = is_running and { err = why }
   is_running = false
 until not failure
--- Whatever else fails here ends no other call: those before have run, and have to be accepted.
+-- Any other failure here ends no other call: earlier ones have run, and must be accepted.
 if stamps_kept[1] then
   call('MSET', unpack(stamps_kept))
 end

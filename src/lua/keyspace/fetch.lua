@@ -1,5 +1,5 @@
--- Returns what keys hold, as DUMP has it, if this master has accepted it under these ballots. KEYS: the keys. ARGV[1]: the
--- database that is selected; then for each key its database and the ballot.
+-- Returns the values of keys in the format of DUMP if this master accepted them under these ballots. KEYS: the keys.
+-- ARGV[1]: the selected database; then the database and ballot of each key.
 here = ARGV[1]
 local held = { 'fetched' }
 for at, key in ipairs(KEYS) do

@@ -1,8 +1,8 @@
--- Does a flush. ARGV[1]: its counter; '0': none is done. ARGV[2]: 'SYNC', 'ASYNC' or ''. ARGV[3]: the database, or
--- 'all'. Answers its last flush. Of all, that is the lowest; if none is to be done, the highest.
+-- Does a flush. ARGV[1]: its counter; '0': none. ARGV[2]: 'SYNC', 'ASYNC' or ''. ARGV[3]: the database, or 'all'.
+-- Returns its last flush. For all, that is the lowest; without a flush to do, the highest.
 local counter, how = tonumber(ARGV[1]), ARGV[2]
 if not is_in() then
-  -- Who copies to it does its flushes, between what it copies.
+  -- The proxy that copies to it does its flushes, between copies.
   return 0
 end
 if ARGV[3] ~= 'all' then

@@ -1,6 +1,6 @@
--- Drops the stamps of these keys, which every member has and nothing depends on, and raises the floor. KEYS: the keys, of
--- the selected database; ARGV: the accepted ballot of each, and the mark up to its semicolon under which all were asked.
--- Returns how many stamps there were; -1: the mark is another one.
+-- Drops these keys' stamps, which every member has and nothing depends on, and raises the floor. KEYS: the keys, of the
+-- selected database; ARGV: the accepted ballot of each, and the mark up to its semicolon under which all were asked.
+-- Returns the number of stamps; -1: the mark differs.
 local MARK = 'redlock-proxy:mark'
 local mark = call('GET', MARK) or ''
 local head, floor, rest = string.match(mark, '^([^;]*;)(%d+)( %d+)$')
@@ -14,7 +14,7 @@ local highest, dropped = tonumber(floor), 0
 for at, key in ipairs(KEYS) do
   local stamp = stored(key)
   if not stamp then
-    -- What somebody has put in its place.
+    -- Someone has replaced the stamp.
     dropped = dropped + call('DEL', companion(key))
   elseif sub(stamp, 17, 32) == ARGV[at] and left_of(stamp) == 0 then
     stamp = stamp_of(key, stamp)
@@ -22,7 +22,7 @@ for at, key in ipairs(KEYS) do
     local kind, clean = sub(stamp, 49, 49), tonumber(sub(stamp, 50, 65))
     highest = math.max(highest, counter_of(promised))
     if kind ~= '-' and clean >= 0 then
-      -- Who asks about the time before its end must not find it absent here, and there elsewhere.
+      -- A ballot from before its expiry must not find it absent here, and present elsewhere.
       highest = math.max(highest, (clean - SLACK_MS) * 1000)
     end
     if kind ~= '-' and not is_gone and not lease then

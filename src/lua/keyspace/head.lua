@@ -1,11 +1,10 @@
--- The program in general. Its words are two for each key, itself and what it has to hold: its accepted ballot, the ballot
--- that it may be changed under, its database in 5 digits, the flush after which that was promised in 16, and if it is to hold a
--- lease, when that ends in 16, and its value.
--- The last word: how many keys there are in 4 digits, the database in 5, 'ro' for a script that must not change anything,
--- the time in microseconds in 16, the ballot to promise, and if the program has begun before at another time, that time in 16:
--- it is the one that the program is told.
+-- The general program. It takes two words per key: the key, and what it must hold, i.e. its accepted ballot, the ballot
+-- it may be changed under, its database in 5 digits, the flush after which that was promised in 16, and for a lease its
+-- expiry in 16, and its value. The last word: the number of keys in 4 digits, the database in 5, 'ro' for a script that
+-- must not write, the time in microseconds in 16, the ballot to promise, and if the program began before at another
+-- time, that time in 16, which the program sees instead.
 if now then
-  -- Those of one key, in full. A ballot is accepted between two flushes, and says which.
+  -- The words for one key, in full. A ballot is accepted between two flushes, and implies which.
   local expected, where = ARGV[own - 3], sub(here_and_mode, 1, 7)
   local flush = #here_and_mode > 7 and sub(here_and_mode, 8) or '----------------'
   local common = '0001' .. where .. ARGV[own] .. ARGV[own - 2]
@@ -23,8 +22,8 @@ if not is_in() then
   return { 'refused', NONE }
 end
 
--- Keys of the program by database and name, as numbers; those of this database; and five entries for each: its stamp,
--- whether its value is gone, its lease, its database, and its basis.
+-- The program's keys by database and name, as numbers; those of this database; and five entries each: stamp, whether
+-- the value is gone, lease, database, and basis.
 local databases, slots = {}, { nil, nil, nil, nil, nil }
 local is_refused, highest, latest, has_ended = false, NONE, nil, false
 for at = 1, count do
@@ -57,7 +56,7 @@ if latest or is_refused then
   return refused(highest, latest)
 end
 
--- What has ended is gone now, and a lease shows its token and no tag, until the end that all masters are told.
+-- Expired values are gone now, and a lease shows its token without a tag, until the expiry that all masters are sent.
 for at = 1, count do
   local key = ARGV[first + 2 * at - 2]
   local stamp, is_gone, lease, where, basis = unpack(slots, 5 * at - 4, 5 * at)
@@ -75,7 +74,7 @@ for at = 1, count do
   end
 end
 choose(db)
--- To which of its keys the program has written.
+-- The keys that the program has written to.
 local written = {}
 whole = { db, mode, databases, written, now - (tonumber(sub(common, 44)) or now) }
 local keys = {}

@@ -1,5 +1,5 @@
--- Shows how far this master is with some keys: for each whether its value has gone from under its stamp, and the stamp
--- without the last programs. KEYS: the keys, of the selected database. Changes nothing.
+-- Returns this master's progress on some keys: for each whether its value is gone, and the stamp without the last
+-- programs. KEYS: the keys, of the selected database. Changes nothing.
 local heads = {}
 for at, key in ipairs(KEYS) do
   local stamp = stamp_of(key)

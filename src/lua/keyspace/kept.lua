@@ -1,6 +1,7 @@
--- The last programs are those before the one that has run, and it. Once there are as many as are kept whoever sent them, mostly the first
--- has to go, and is of this worker: then its ballot is the one up to which its workers' are not known. Seldom there are more
--- keys or a lease before them. Bytes are cheaper to look at than strings: 45 is '-', 97 is 'a', and digits begin at 48.
+-- The last programs: the earlier ones and the one that just ran. Once the maximum kept for all workers is reached, the
+-- first usually has to go, and is this worker's: then its ballot is the one up to which that worker's are unknown. More
+-- keys or a lease before them are rare. Bytes are cheaper to test than strings: 45 is '-', 97 is 'a', and digits begin
+-- at 48.
 local before, counted, dropped = nil, '0LAST_PROGRAMS', ''
 if only and writes then
   local how, from = byte(stamp, 74), 91

@@ -1,10 +1,10 @@
--- Commands whose keys the masters tell.
+-- Commands whose keys masters report.
 
--- Where masters say that a call has no keys, they refuse it, or it touches none. Any other error says nothing about it: who
--- may not ask could change a key without a stamp.
+-- If masters report no keys for a call, they refuse it, or it touches none. Any other error says nothing: without the
+-- permission to ask, a key could change without a stamp.
 WITHOUT_KEYS
 
--- What `COMMAND` says of the keys of a call; and why it says nothing, if the call must not be run.
+-- `COMMAND`'s report on a call's keys; else the reason, if the call must not run.
 local function keys_of(how, ...)
   if select('#', ...) == 1 then
     return {}
@@ -21,7 +21,7 @@ local function keys_of(how, ...)
   return {}, "ERR masters do not tell which keys '" .. name .. "' uses: allow their user COMMAND " .. how .. " (" .. why .. ")"
 end
 
--- A command that reads its keys, wherever they stand.
+-- A command that reads its keys, in any position.
 local function reading(handle)
   return function(run, ...)
     local keys, why = keys_of('GETKEYS', ...)
@@ -35,7 +35,7 @@ local function reading(handle)
   end
 end
 
--- The same of one that reads its first word, and no other key.
+-- A command that reads its first word, and no other key.
 local function reading_first(handle)
   return function(run, ...)
     need((select(2, ...)))
@@ -43,7 +43,7 @@ local function reading_first(handle)
   end
 end
 
--- A command that may change some of its keys, and only read others. What stores nothing where nothing was answers 0.
+-- A command that may change some of its keys, and only read others. One that stores nothing over nothing answers 0.
 local function keyed(run, ...)
   local keys, why = keys_of('GETKEYSANDFLAGS', ...)
   if why then
@@ -72,7 +72,7 @@ local function keyed(run, ...)
   return reply
 end
 
--- PFMERGE writes without sources as well, in which COMMAND finds no keys.
+-- PFMERGE also writes without sources; COMMAND then finds no keys.
 local function merge(run, ...)
   save((select(2, ...)))
   for at = 3, select('#', ...) do

@@ -1,5 +1,5 @@
--- The lease of this master once `new` has taken the place of its stamp: a program that is no part of that has not taken
--- over the lease that it found.
+-- This master's lease once `new` has replaced its stamp: a program that is not part of `new` has not taken over the
+-- lease it found.
 local function lease_without(old, lease, new)
   local is_open, found, is_kept = open(old)
   if lease or not is_open or is_kept then

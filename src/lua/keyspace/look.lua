@@ -1,5 +1,5 @@
--- Shows a key as a transaction of GET, GET, TYPE, PEXPIRETIME and GETRANGE does, where masters queue no commands. KEYS: the mark,
--- the companion, the key. ARGV[1]: the last byte of the value that is shown.
+-- Shows a key as a transaction of GET, GET, TYPE, PEXPIRETIME and GETRANGE does, for masters that queue no commands.
+-- KEYS: the mark, the companion, the key. ARGV[1]: the last byte of the value to show.
 local call = redis.pcall
 return {
   call('GET', KEYS[1]),

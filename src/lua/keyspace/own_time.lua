@@ -1,4 +1,5 @@
--- PTTL tells this master's own time for less than TIME does, and at most a millisecond late, unless the key has ended by it.
+-- PTTL gives this master's own time at less cost than TIME, at most a millisecond late, unless the key has expired by
+-- it.
 local left = call('PTTL', only)
 local own_us = (ends - left + 1) * 1000
 if left <= 0 then

@@ -1,6 +1,6 @@
--- Promises ballot ARGV[1] for all keys, and shows for each its stamp, whether its value is gone, its lease, and the last
--- flush. KEYS: the keys; ARGV from the third on: the database of each, and a flush of it that happens first if this master
--- has missed it. ARGV[2]: the database that is selected.
+-- Promises ballot ARGV[1] for all keys, and returns for each its stamp, whether its value is gone, its lease, and the
+-- last flush. KEYS: the keys; ARGV from the third on: each key's database, and a flush to do first if this master
+-- missed it. ARGV[2]: the selected database.
 local ballot = ARGV[1]
 here = ARGV[2]
 if not is_in() then
@@ -31,8 +31,8 @@ for at, key in ipairs(KEYS) do
   choose(ARGV[2 * at + 1])
   local promised = ballot .. stamps[at]
   if redis.pcall('SET', companion(key), promised).err then
-    -- A master that is out of memory has to promise as well, or nothing could be read or deleted there. It refuses what needs
-    -- memory only as long as the script has written nothing.
+    -- A master that is out of memory must promise as well, or nothing could be read or deleted there. It refuses
+    -- commands that need memory only until the script has written.
     call('DEL', 'redlock-proxy:none')
     call('SET', companion(key), promised)
   end

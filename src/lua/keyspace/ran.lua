@@ -1,14 +1,14 @@
--- The program of one key has run: what its stamp becomes, and what is answered.
+-- A one-key program has run: its new stamp, and its answer.
 if missing then
   answer = { 'missing', missing[1], missing[2] }
 elseif refusal then
   answer = { err = refusal }
 else
-  -- Whole numbers go without a table around them, which costs more than to read one: twice the number, and one more if
-  -- nothing was written. So does nothing at all, if something was: then a time to live is told by its digits alone.
+  -- Integers go without a table around them, which costs more than to read one: twice the number, plus one if nothing
+  -- was written. So does null, if something was written: then a TTL is sent as bare digits.
   local is_whole = reply and not messages and type(reply) == 'number' and reply % 1 == 0 and reply > -2 ^ 51 and reply < 2 ^ 51
   if writes then
-    -- When masters would have cleaned up what it found, and what there is now.
+    -- When masters would have cleaned up the value it found, and the present one.
     local until_clean, text, ends = kind == '-' and '-000000000000001' or clean_text, clean_text, clean
     if is_unknown then
       KIND_OF
@@ -18,7 +18,8 @@ else
     elseif new_clean then
       kind, text, ends = new_kind or kind, new_text, new_clean
     end
-    -- With the same end it stays at least as long as before. That may have been set anew, at a time that a promise has stopped.
+    -- With the same expiry it stays at least as long as before. That may have been set anew, at a time stopped by a
+    -- promise.
     local the_end, stays = (ends - SLACK_MS) * 1000, '\0\0\0\0\0\0\0\0'
     if the_end > 0 then
       stays = SAME_STAYS

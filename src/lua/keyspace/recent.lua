@@ -1,4 +1,4 @@
--- Where the last programs begin.
+-- Start of the last programs.
 local function recent_of(stamp)
   local how = sub(stamp, 74, 74)
   if how == '-' or how == 'a' or how == '?' then

@@ -1,7 +1,6 @@
--- The last programs of a stamp, which begin there, as they are remembered once one more follows under this ballot: how many
--- they are with that one, what is not known of others, and they themselves. The very last are kept whoever sent them, and
--- before those the last one of each worker, if it is not too old. If the new one does not change the key, the last one that
--- has is kept in mind.
+-- The last programs of a stamp, which begin at `first`, after one more under this ballot: their number including it,
+-- the ballots up to which others are unknown, and the programs. The latest are kept for all workers, and before those
+-- the last of each worker, if not too old. If the new one does not change the key, the last that did is kept in mind.
 function remembered(stamp, first, ballot, changes)
   local count = tonumber(sub(stamp, first, first + 1))
   local places = { first + (count < 50 and 34 or 50) }

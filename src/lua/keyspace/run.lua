@@ -1,4 +1,4 @@
--- What the script says about a failure is made only when there is one.
+-- The description of a failure is made only on failure.
 local function failed(raised)
   EXPLAIN
   return explain(raised, SCRIPT_SHA, 1, LAST_LINE)
@@ -18,7 +18,7 @@ if not only then
   return finish(reply, messages, db, remembered)
 end
 
--- The script may have gone elsewhere.
+-- The script may have changed databases.
 if db ~= home then
   call('SELECT', home)
 end

@@ -1,15 +1,15 @@
--- What is done before a key is read or changes.
+-- Code that runs before a key is read or changed.
 -- The database of the script, that of its call, and 'ro' or not.
 local db, home, mode
--- Keys of the program by database and name, as numbers, those of this database, and which of them it has written.
+-- The program's keys by database and name, as numbers, those of this database, and the written ones.
 local databases, seen, written
--- By how much the time is later, in microseconds, than the one that the program is told.
+-- Lead of the time over the one that the program sees, in microseconds.
 local later
 -- Whether it had written before the present command.
 local wrote = false
--- What keys held that the program has changed: database, key, what DUMP gave, and when masters clean up.
+-- Previous values of changed keys: database, key, DUMP's result, and the time of cleanup.
 IMAGES
--- What is to be published: command, channel and message of each.
+-- Messages to publish: command, channel and message of each.
 local messages
 local popped = 0
 if whole then
@@ -23,26 +23,26 @@ rest = function()
   return messages, db, home
 end
 
--- Whether a value begins with the tag of an attempt, which the script must not see.
+-- Whether a value begins with an attempt's tag, which the script must not see.
 local function has_tag()
   return false
 end
 
--- A command of the script begins: the one before has run.
+-- A command of the script begins: the previous one has run.
 local function begins()
   wrote = writes
 end
 
--- The program uses a key that nobody has asked for a promise for. It ends, whatever the script does about that, and runs
--- again with the key. All keys hold what they held: only scripts whose text can make up keys write before they come to one,
--- and they keep images.
+-- The program uses a key without a promise. It ends, whatever the script does about that, and runs again with the key.
+-- All keys hold their old values: only scripts whose text can make up keys write before they come to one, and they keep
+-- images.
 local function stop(key)
   GIVE_BACK
   missing, direct = missing or { db, key }, false
   error({ err = 'stopped' }, 0)
 end
 
--- A key is read. Says where it is among those of the program.
+-- Handles a read of a key. Returns its index among the program's keys.
 local function need(key)
   if type(key) == 'number' then
     key = string.format('%.17g', key)
@@ -56,7 +56,7 @@ local function need(key)
   return at
 end
 
--- A key is about to change.
+-- Handles a change to a key.
 local function save(key)
   local at = need(key)
   if at then

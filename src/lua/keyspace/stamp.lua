@@ -1,28 +1,28 @@
--- The stamp of a register, in a companion of its key. Its parts, by their first byte:
+-- The stamp of a register, in a companion of its key. Its parts, by first byte:
 --
 --   1 promised, 17 accepted, 33 basis: ballots
---   49 the type, as `kind_of` has it; '-': absent
---   50 when the master's own clock cleans up: 16 digits, as PEXPIRETIME has it
---   66 until when the value stays at least by the master's own clock, in microseconds, in 8 bytes; 0: it has no end. What is
---   shown or sent has how long that is from now
---   74 '-' if the state is known to be decided; '?' if nothing was accepted, as far as this master knows, which does not
---   know of what is older than the ballot before its last programs; else when masters would have cleaned up what was found, in 16, after an
---   'a' if the program has written this key, alone, and no lease was found; or else a 'k' if the lease that was found is
---   kept, and 'w' if not, and then the length of that lease in 8, and itself; how many keys the group has in 4, and for
---   each its database in 5, its length in 8, itself and the ballot that it ran under; none: the group is this key alone,
---   and ran under the last ballot of all
---   then the last programs: how many in 2 digits, up to which ballot it is not known what else ran, up to which it is not
---   known of workers of which there is a later one, and for each the length of its reply in 4, the reply, its ballot. If the
---   last one has only read the key, they are 50 more, and before the first is the ballot of the last one that has changed it
+--   49 the type, as in `kind_of`; '-': absent
+--   50 when the master's own clock cleans up: 16 digits, as in PEXPIRETIME
+--   66 until when the value stays at least by the master's own clock, in microseconds, in 8 bytes; 0: no expiry. Shown
+--   and sent stamps have the time left instead
+--   74 '-' if the state is known to be decided; '?' if nothing was accepted as far as this master knows, which does not
+--   know anything older than the ballot before its last programs; else, after a letter, when masters would have cleaned
+--   up the value found, in 16. 'a': the program has written this key, alone, and found no lease. Otherwise 'k' if the
+--   lease found is kept, 'w' if not; then its length in 8, and the lease; the number of keys in the group in 4, and for
+--   each its database in 5, its length in 8, its name and the ballot that it ran under; none: the group is this key
+--   alone, and ran under the last ballot of all
+--   then the last programs: their number in 2 digits, the ballot up to which it is unknown what else ran, that up to
+--   which it is unknown for workers with a later one, and for each its reply's length in 4, the reply, its ballot. If
+--   the last one only read the key, add 50 to the number, and the ballot of the last change precedes the first
 --
--- Masters hash each byte of a string that a script takes, and what one program changes should be few pieces.
+-- Masters hash each byte of a string that a script takes, so a program's changes should be few pieces.
 --
--- A ballot has 8 bytes for its counter, and 8 for its worker. The order of strings follows the locale, so their bytes are
--- compared. A lease is 16 digits, when it ends here, and its value.
+-- A ballot has 8 bytes for its counter, and 8 for its worker. String order follows the locale, so bytes are compared. A
+-- lease is its expiry here in 16 digits, and its value.
 local NONE = string.rep('\0', 16)
 local NEW = string.rep('\0', 48) .. '-0000000000000000' .. string.rep('\0', 8) .. '-00' .. NONE .. NONE
 
--- The database that is selected; every script says first which that is.
+-- The selected database; every script sets it first.
 local here
 
 local function choose(wanted)
@@ -43,8 +43,8 @@ local function lowest_at(counter)
   return struct.pack('>I8', counter) .. sub(NONE, 1, 8)
 end
 
--- A master that is yet to be admitted runs nothing: what it has accepted would count as soon as it is in. Who gives it stamps
--- gives them promises of its own, so that the shortest way of programs ends up where this is looked at.
+-- A master not yet admitted runs nothing: its accepted states would count once it is in. The proxy that gives it stamps
+-- includes promises of its own, so that programs on the shortest path end up where this is checked.
 local function is_in()
   return sub(call('GET', 'redlock-proxy:mark') or '', 1, 2) ~= '? '
 end
@@ -54,7 +54,7 @@ local function own_us()
   return time[1] * 1000000 + time[2]
 end
 
--- How long what has this stamp still stays, in microseconds.
+-- Time for which this stamp's value still stays, in microseconds.
 local function left_of(stamp)
   local stays = struct.unpack('>I8', sub(stamp, 66, 73))
   return stays > 0 and math.max(stays - own_us(), 0) or 0
@@ -68,7 +68,7 @@ local function is_to_stay(sent)
   return sub(sent, 66, 73) ~= sub(NONE, 1, 8)
 end
 
--- A stamp as others are shown it, and one that was sent, as it is kept.
+-- A stamp as shown to others, and a received one as kept here.
 local function shown_as(stamp)
   return is_to_stay(stamp) and with_stays(stamp, left_of(stamp)) or stamp
 end
@@ -78,8 +78,8 @@ local function kept_as(stamp)
   return with_stays(stamp, stays and own_us() + struct.unpack('>I8', sub(stamp, 66, 73)) or 0)
 end
 
--- The time that this master takes it to be, in microseconds, if it must not promise this ballot to what has this stamp: that
--- would be behind its end, and it still stays. Or `other`, if that is earlier.
+-- The time by this master, in microseconds, if it must not promise this ballot for this stamp, because the ballot is
+-- past the expiry and the value still stays. Or `other`, if that is earlier.
 local function latest_of(stamp, ballot, other)
   local clean = tonumber(sub(stamp, 50, 65))
   local the_end = (clean - SLACK_MS) * 1000
@@ -101,8 +101,7 @@ end
 
 RECENT_OF
 
--- Whether the group of a stamp, if it has one, is that of the last of so many programs on this key. Else the stamp is another
--- key's.
+-- Whether the group of a stamp, if any, is that of the last of `programs` on this key. Else the stamp is another key's.
 local function is_of(stamp, key, programs)
   local how = sub(stamp, 74, 74)
   if how ~= 'k' and how ~= 'w' then
@@ -123,7 +122,7 @@ local function is_of(stamp, key, programs)
   return keys == 0
 end
 
--- What has the form of a stamp of this key, up to its end. Else false, or an error.
+-- The stamp, if it has the form of one of this key to its end. Else false, or an error.
 local function whole_of(stamp, key)
   local match = string.match
   local at = match(stamp, '^[-slezhx?][-%d]' .. string.rep('%d', 15) .. '........[-?akw]', 49) and recent_of(stamp)
@@ -135,13 +134,13 @@ local function whole_of(stamp, key)
   return at == #stamp + 1 and is_of(stamp, key, count % 50) and stamp
 end
 
--- The stamp that stands beside a key, if any. If somebody has put something else in its place, this master has forgotten it.
+-- The stamp next to a key, if any. If someone replaced it, this master has forgotten it.
 local function stored(key)
   local done, stamp = pcall(whole_of, redis.pcall('GET', companion(key)), key)
   return done and stamp
 end
 
--- What a key of several elements holds, in a few bytes: the same for the same content, in whatever order a master keeps it.
+-- A digest of a key with several elements: the same for the same content, in whatever order a master keeps it.
 local function digest(key, kind)
   local parts
   if kind == 'l' then
@@ -168,8 +167,8 @@ local function digest(key, kind)
   return redis.sha1hex(kind .. table.concat(parts))
 end
 
--- Stamps what proxies without stamps, or somebody else, have left here under a key of several elements: as accepted before
--- all else, under a ballot that its content names. A string is a lease.
+-- Stamps values with several elements left here by proxies without stamps, or by others: as accepted first of all,
+-- under a ballot derived from the content. A string is a lease.
 local function stamp_anew(key)
   local kind = kind_of(key)
   if kind == '-' or kind == 's' then
@@ -187,8 +186,8 @@ local function stamp_anew(key)
   return stamp
 end
 
--- The stamp of a key. As long as nothing was accepted, the floor of the database counts as promised, and nobody knows what
--- ran up to there: it stands behind the semicolon of the mark. Who has read what is stored gives it.
+-- The stamp of a key. Until a state is accepted, the database's floor counts as promised, and it is unknown what ran up
+-- to it; it follows the semicolon of the mark. `stamp`: the stored one, if already read.
 local function stamp_of(key, stamp)
   stamp = stamp or stored(key) or stamp_anew(key)
   if stamp and sub(stamp, 17, 32) ~= NONE then
@@ -211,7 +210,7 @@ local function last_flush()
   return tonumber(string.match(call('GET', 'redlock-proxy:mark') or '', ';%d+ (%d+)$') or 0)
 end
 
--- The ballot of the last program, if there is any.
+-- The ballot of the last program, if any.
 local function last_of(stamp)
   local at = recent_of(stamp)
   return sub(stamp, at, at + 1) ~= '00' and sub(stamp, -16)
@@ -235,8 +234,8 @@ local function fate(stamp, ballot)
   return is_known and 'no' or 'not known'
 end
 
--- Whether the state is open, and if so: the lease that its program found, if any, whether it is kept, and when masters
--- would have cleaned up what it found.
+-- Whether the state is open, and if so: the lease its program found, if any, whether it is kept, and when masters would
+-- have cleaned up the value found.
 local function open(stamp)
   local how = sub(stamp, 74, 74)
   if how == '-' or how == '?' then
@@ -253,7 +252,7 @@ local function lives(stamp, now)
   return sub(stamp, 49, 49) ~= '-' and (clean < 0 or now < (clean - SLACK_MS) * 1000)
 end
 
--- Puts a string there, in the place of whatever it is, that ends at `the_end`; below 0: never.
+-- Sets a string, replacing any value, that expires at `the_end`; below 0: never.
 local function put(key, value, the_end)
   if the_end >= 0 then
     return call('SET', key, value, 'PXAT', string.format('%.0f', the_end))
@@ -261,13 +260,13 @@ local function put(key, value, the_end)
   return call('SET', key, value)
 end
 
--- Puts a lease back as it was.
+-- Restores a lease as it was.
 local function put_back(key, lease)
   return put(key, sub(lease, 17), tonumber(sub(lease, 1, 16)))
 end
 
--- What has been promised for a key whose value is gone. Once the master's own clock may have cleaned it up, claims have
--- found nothing: so nothing counts any more from before the end.
+-- The promise for a key whose value is gone. Once this master's own clock may have cleaned it up, claims have found
+-- nothing: so nothing from before the expiry counts any more.
 local function promised_without(stamp)
   local promised, clean = sub(stamp, 1, 16), tonumber(sub(stamp, 50, 65))
   if clean > 0 then
@@ -280,7 +279,7 @@ local function promised_without(stamp)
   return promised
 end
 
--- Whether the value is gone from under its stamp, the lease that the key holds, if any, and the ballot that is promised.
+-- Whether the value under its stamp is gone, the lease that the key holds, if any, and the promised ballot.
 local function look(key, stamp)
   local clean = call('PEXPIRETIME', key)
   local kind = sub(stamp, 49, 49)
@@ -296,7 +295,7 @@ local function look(key, stamp)
   end
   local promised = kind == '-' and sub(stamp, 1, 16) or promised_without(stamp)
   if found ~= 's' then
-    -- Nothing of ours has put that here.
+    -- The proxy has not put that here.
     return kind ~= '-', false, promised
   end
   local value = call('GET', key)

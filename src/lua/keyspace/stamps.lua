@@ -1,7 +1,7 @@
--- The end of a program in general: what it has written is stamped, and what it replied is told.
+-- The end of a general program: stamps its writes, and returns its reply.
 NIL_AS_NULL
 here = db or here
--- A lease that was only read is there again as it was.
+-- Restores leases that were only read.
 for at = 1, count do
   local lease, where = slots[5 * at - 2], slots[5 * at - 1]
   if lease and (missing or not writes or not written[at]) then
@@ -11,7 +11,7 @@ for at = 1, count do
 end
 local next_ballot = sub(common, 28, 43)
 if missing or not writes then
-  -- Who comes later must not find alive what this program has found ended, and has cleaned up.
+  -- Later programs must not find alive what this one found expired, and cleaned up.
   for at = 1, has_ended and count or 0 do
     choose(slots[5 * at - 1])
     call('SET', companion(keys[at]), next_ballot .. sub(slots[5 * at - 4], 17))
@@ -31,7 +31,7 @@ end
 if #packed > LONGEST_REPLY then
   packed = ''
 end
--- A key that is alone is not named. All keys have the same group, which may be long: it is put together once.
+-- A single key is not named. All keys have the same group, which may be long: it is built once.
 local group = { string.format('%04d', count > 1 and count or 0) }
 for at = 1, count > 1 and count or 0 do
   local where, basis = slots[5 * at - 1], slots[5 * at]
@@ -39,7 +39,8 @@ for at = 1, count > 1 and count or 0 do
 end
 group = table.concat(group)
 local without_lease = '00000000' .. group
--- Until when what ends so stays: at least as long as what has had that end before, which may have been moved.
+-- Time until which a value with this expiry stays: at least that of values that had it before, which may have been
+-- moved.
 local longest_before
 local function stays_until(clean)
   local the_end = (tonumber(clean) - SLACK_MS) * 1000
@@ -66,7 +67,7 @@ for at = 1, count do
     clean = string.format('%016.0f', kind == '-' and 0 or call('PEXPIRETIME', keys[at]))
     stays = stays_until(clean)
   end
-  -- When masters would have cleaned up what it found.
+  -- When masters would have cleaned up the value it found.
   local until_clean = '-000000000000001'
   if sub(stamp, 49, 49) ~= '-' and sub(stamp, 50, 50) ~= '-' and lives(stamp, now) then
     until_clean = sub(stamp, 50, 65)

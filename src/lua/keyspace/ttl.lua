@@ -1,11 +1,11 @@
--- Times to live are longer than the client asks for, and shorter when it reads them. They end by the time that the
--- proxy sends: what a master's own clock does, SLACK_MS later, only cleans up.
+-- TTLs are longer than the client asks for, and shorter when it reads them. They end by the time that the proxy sends:
+-- a master's own clock only cleans up, SLACK_MS later.
 
 local function now_ms()
   return math.floor(told_us / 1000)
 end
 
--- How long after its sending a program may set this time, of which a tenth is the part that is longer on masters.
+-- Maximum time after sending in which a program may set a TTL. `part`: the tenth of it added on masters.
 local function freshness(part)
   return math.min(math.max(math.floor(part), 5), VOTE_TIMEOUT_MS)
 end
@@ -15,8 +15,8 @@ local function fail_too_long(run, name)
   return fail(run, "ERR invalid expire time in '" .. name .. "' command: longer than --max-ttl " .. 'LONGEST_TTL')
 end
 
--- When a master cleans up, for a time that counts from `now`; nil: leave it to Redis, which refuses it or deletes the
--- key. And whether it is longer than clients may ask for.
+-- When a master cleans up, for a time counted from `now`; nil: leave it to Redis, which refuses it or deletes the key.
+-- And whether it is longer than clients may ask for.
 local function clean_at(word, unit, now)
   local is_integer
   if type(word) == 'string' then
@@ -28,17 +28,17 @@ local function clean_at(word, unit, now)
   if ttl and ttl > MAX_TTL_MS and ttl < 2 ^ 63 then
     return nil, true
   end
-  -- Up to there a double is exact.
+  -- Doubles are exact up to there.
   if ttl and ttl > 0 and ttl < 2 ^ 52 then
     local fresh = freshness(ttl / 10)
     if now == 0 and ttl > 2 then
-      -- What lives for less is never a lock: Redlock's validity of it, `TTL - elapsed - drift - 2 ms`, is never above 0.
+      -- A shorter TTL is never a lock: Redlock's validity, `TTL - elapsed - drift - 2 ms`, is never above 0.
       dated = math.min(dated or ttl, ttl)
     end
     return string.format('%.0f', now_ms() + ttl + math.ceil((ttl + fresh) * CLOCK_DRIFT) + fresh + 2 + SLACK_MS)
   end
-  -- Redis counts to the largest integer. What ends that late does so at one time here, for which stamps have the digits. A
-  -- double could be off by a second there, so a moment is compared as it is written.
+  -- Redis counts to the largest integer. Here all such late expiries are one time, for which stamps have the digits. A
+  -- double could be off by a second there, so a moment is compared as text.
   local is_moment = now > 0 and type(word) == 'string'
   local largest = unit == 1 and '9223372036854775807' or '9223372036854775'
   local is_counted
@@ -52,7 +52,7 @@ local function clean_at(word, unit, now)
   end
 end
 
--- How long a client may rely on a key, of what it is still there for.
+-- Time for which a client may rely on a key, given the time left.
 local function without_pad(left)
   left = math.floor(math.max(left - 2, 0) / (1 + CLOCK_DRIFT))
   return math.max(left - freshness(left / 11), 0)
@@ -128,7 +128,7 @@ local function setex_in(unit)
 end
 
 -- SET and GETEX, whose options begin at `first`. Of several times of one kind Redis takes the last, of two kinds none
--- (`parseExtendedStringArgumentsOrReply` in `t_string.c`). What it will refuse is left to it.
+-- (`parseExtendedStringArgumentsOrReply` in `t_string.c`). Calls that Redis refuses are left to it.
 local function with_options(first)
   return function(run, ...)
     local count = select('#', ...)
@@ -168,7 +168,7 @@ local function with_options(first)
   end
 end
 
--- SET with IFEQ, which Redis has since 8.4: also on masters that do not know it.
+-- SET with IFEQ, in Redis since 8.4: also on masters without it.
 local function if_equal(handle)
   return function(run, ...)
     local words, at, gets, expected = { ... }, 4, false, nil

@@ -1,7 +1,7 @@
--- Puts libraries into their register, KEYS[1]: a hash of what `Library::stored` makes of each, which begins with a line of
--- the names of its functions. ARGV[1]: 'new', where no library of these names may be there; 'append', the same in the words
--- of RESTORE; 'replace'; or 'flush', instead of all that are there. Then name and content of each. As in Redis, a function may not have the name of
--- one of another library, in whatever case.
+-- Puts libraries into their register, KEYS[1]: a hash of each one's `Library::content`, which begins with a line of its
+-- functions' names. ARGV[1]: 'new', if no library of these names may exist; 'append', the same with the error of
+-- RESTORE; 'replace'; or 'flush', replacing all. Then name and content of each. As in Redis, no function may have the
+-- name of one in another library, in any case.
 local key, policy = KEYS[1], ARGV[1]
 local held = policy ~= 'flush' and redis.call('HGETALL', key) or {}
 local libraries = {}

@@ -1,11 +1,11 @@
--- What masters draw at random: each of them would draw something else. So it is drawn here, by dice that are thrown alike
--- on all masters, out of what all of them keep in the same order.
+-- Random choices: each master would draw differently. So they are drawn here, with the same dice on all masters, from
+-- elements in the same order.
 
--- A key that nobody can have: a call is tried on it, which Redis may refuse for its words, and changes nothing.
+-- A key that cannot exist: calls are tried on it, to let Redis refuse their words without any change.
 local NOWHERE = RESERVED_PREFIX
 
--- A whole number from 1 to `count`, by the generator of Park and Miller, all of whose steps are exact in a double. Its first
--- steps part the seeds of programs that begin one microsecond after the other. One that begins anew draws the same.
+-- An integer from 1 to `count`, by the generator of Park and Miller, whose steps are all exact in a double. Its first
+-- steps separate the seeds of programs one microsecond apart. A restarted program draws the same.
 local dice
 local function draw(count)
   local steps = 1
@@ -19,7 +19,7 @@ local function draw(count)
   return drawn - drawn % 1 + 1
 end
 
--- Whether this master compares strings by their bytes: the order of Lua follows the locale.
+-- Whether this master compares strings by bytes: Lua's order follows the locale.
 local is_of_bytes
 local function orders_bytes()
   if is_of_bytes == nil then
@@ -42,7 +42,7 @@ local function is_before(one, other)
   return #one < #other
 end
 
--- In the order of bytes, which is the same on all masters.
+-- Sorts by bytes, which is the same on all masters.
 local function in_order(words)
   if words[2] then
     table.sort(words, not orders_bytes() and is_before or nil)
@@ -50,7 +50,7 @@ local function in_order(words)
   return words
 end
 
--- So many of these, which come from who `at` asks for the one at a place: each at most once, or, below 0, with repeats.
+-- `count` of these elements, where `at` returns the one at a place: each at most once, or, below 0, with repeats.
 local function drawn_of(size, count, at)
   local drawn, moved = {}, {}
   for place = 1, count < 0 and -count or math.min(count, size) do
@@ -61,7 +61,7 @@ local function drawn_of(size, count, at)
   return drawn
 end
 
--- Sets and hashes that are not small have an order of each master's own.
+-- Each master has its own order for sets and hashes that are not small.
 local function elements(command, key)
   local held, words = call(command, key), {}
   for one, other in pairs(held.set or held) do
@@ -74,7 +74,7 @@ local function is_type(key, kind)
   return (type(key) == 'string' or type(key) == 'number') and call('TYPE', key).ok == kind
 end
 
--- Whether it is refused for its words. A call that is refused has raised it already.
+-- Whether Redis refuses its words. `call` raises the error here.
 local function tried(run, name, _, ...)
   local reply = run(name, NOWHERE, ...)
   return reply, type(reply) == 'table' and reply.err
@@ -109,13 +109,13 @@ local function spop(run, ...)
   return reply
 end
 
--- Whether replies are those of RESP3, in which nothing is no false.
+-- Whether replies are in RESP3, where null is not false.
 local function is_resp3()
   return call('GET', NOWHERE) == nil
 end
 
--- SRANDMEMBER, HRANDFIELD and ZRANDMEMBER: of a key of this type, of which `list` tells how many elements there are, and what
--- tells the one at a place, with what belongs to it.
+-- SRANDMEMBER, HRANDFIELD and ZRANDMEMBER on a key of this type. `list` returns the number of elements, and a function
+-- that returns the one at a place, with what belongs to it.
 local function drawing(kind, list)
   return function(run, ...)
     local _, key, count, with = ...
@@ -174,7 +174,7 @@ local function scored_of(key)
   end
 end
 
--- The members of a set have another order on every master.
+-- Each master has its own order for a set's members.
 local function unordered(run, ...)
   local reply = run(...)
   if type(reply) == 'table' and type(reply[1]) == 'string' then

@@ -1,5 +1,5 @@
--- Whether the words of a SORT have a pattern that an element of what it sorts completes to a name of the proxy's own,
--- which all begin with `prefix`. Without a key to sort by, the command that it is shows the elements.
+-- Whether a SORT has a pattern that an element completes to one of the proxy's own names, which all begin with
+-- `prefix`. Without a key to sort by, the command lists the elements.
 local function completes_reserved(prefix, try, words)
   local heads = {}
   for at = 3, #words - 1 do

@@ -1,4 +1,4 @@
--- What a key holds, the same for the same content on every master, whatever order a master keeps it in; and its type.
+-- The digest of a key's content, the same on every master, in whatever order a master keeps it; and its type.
 local function digest(key)
   local kind = redis.call('TYPE', key).ok
   local parts
@@ -6,7 +6,7 @@ local function digest(key)
     return '', kind
   elseif kind == 'string' then
     local value = redis.call('GET', key)
-    -- Less the tag of an attempt.
+    -- Without an attempt's tag.
     local is_tagged = #value >= 20 and string.sub(value, 1, 4) == '\255RL\1'
     parts = { is_tagged and string.sub(value, 21) or value }
   elseif kind == 'list' then

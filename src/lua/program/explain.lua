@@ -1,6 +1,6 @@
--- What the client is told when its script fails, in the words and with the line number that Redis
--- would use: the first line on the way up that is the script's own. Addresses differ on every master. Of a
--- table without a text a plain Redis dies. A name that begins with '@' is that of a function in a library.
+-- The client's error when its script fails, with Redis's words and line number: the first line on the way up that is
+-- the script's own. Addresses differ on every master. A plain Redis crashes on a table without a text. A name that
+-- begins with '@' is that of a function in a library.
 local function explain(raised, sha, first, last)
   local kind, text = type(raised), nil
   if kind == 'table' then

@@ -1,10 +1,10 @@
--- The globals of a script, as a closed list: what Redis 7.0 has, and the `redis` that we give. A script that
--- could find the real `redis` gets these names as parameters of the function around it. Nothing of this is a
--- variable that it shares with us: what it sets, unsets or gives a metatable is its own.
+-- The globals of a script, as a closed list: those of Redis 7.0, and the given `redis`. A script that could find the
+-- real `redis` gets these names as parameters of the function around it. No variable here is shared with the proxy's
+-- code: whatever the script sets, unsets or gives a metatable is its own.
 local function globals_of(redis, KEYS, ARGV)
   local globals, given = _G, 'GIVEN_NAMES'
   local own = { redis = redis, KEYS = KEYS, ARGV = ARGV }
-  -- Tables whose fields are seen but not touched, and a copy of them.
+  -- Tables whose fields can be read but not changed, and a copy of them.
   local copies = {}
 
   local function value_of(name)
@@ -46,7 +46,7 @@ local function globals_of(redis, KEYS, ARGV)
       end,
     }),
   })
-  -- All strings of a master share one metatable, which older masters let everybody write to.
+  -- All strings of a master share one metatable, which older masters let everybody change.
   local of_strings = sealed({ __index = string })
 
   local function copy_of(table)
@@ -68,7 +68,7 @@ local function globals_of(redis, KEYS, ARGV)
     return rawequal(table, redis) or rawequal(table, own._G) or rawequal(table, of_strings)
   end
 
-  -- As if the script had called the real one: what is wrong is told with its place and the real name.
+  -- As if the script had called the real one: errors have its place and the real name.
   local function told(name, done, ...)
     if done then
       return ...
@@ -130,7 +130,7 @@ local function globals_of(redis, KEYS, ARGV)
         missing(word, 3)
       end
     end
-    -- As `opening` has it.
+    -- As in `opening`.
     local arguments = string.find(text, '...', 1, true) and '...' or ''
     local opening = 'local ' .. given .. '=... return function(' .. arguments .. ') '
     local chunk, why = compile(opening .. text .. '\nend', name)
@@ -150,7 +150,7 @@ local function globals_of(redis, KEYS, ARGV)
     return type(value) == 'string' or type(value) == 'number'
   end
 
-  -- A text has to be Lua by itself: it cannot end the function that it is put into.
+  -- A text must be Lua by itself: it cannot end the function around it.
   function own.loadstring(...)
     local text, name = ...
     expect('loadstring', 1, 'string', is_text(text), ...)
@@ -167,7 +167,7 @@ local function globals_of(redis, KEYS, ARGV)
     expect('load', 1, 'function', type(pieces) == 'function', ...)
     expect('load', 2, 'string', name == nil or is_text(name), ...)
     local text = {}
-    -- What the pieces raise is a value here, which is not for whoever catches errors of the script.
+    -- Errors raised by the pieces are values here, which must not reach the script's error handlers.
     local _, chunk, why = pcall(compile_pieces, function()
       local piece = pieces()
       if is_text(piece) then
@@ -181,7 +181,7 @@ local function globals_of(redis, KEYS, ARGV)
     return enclosed(table.concat(text), name or '=(load)')
   end
 
-  -- Valkey calls it `server` as well. The whole `os` of Lua is not for scripts.
+  -- Valkey calls it `server` as well. Lua's whole `os` is not for scripts.
   own.server = rawget(globals, 'server') and redis
   local os = rawget(globals, 'os')
   own.os = os and { clock = os.clock }

@@ -1,5 +1,5 @@
--- Redis reads these fields of an error in a reply, outside of everything that could catch what a metatable
--- does then: a script could end the master with it.
+-- Redis reads these fields of an error in a reply outside of any protected call: with a metatable a script could crash
+-- the master.
 local function harmless(reply)
   local todo, known = { reply }, {}
   while #todo > 0 do

@@ -1,5 +1,5 @@
--- What the proxies keep on the masters is not there for scripts, also where no call names it, and neither is what has ended
--- and no master has cleaned up yet.
+-- Scripts see neither the proxies' own keys, even if no call names them, nor expired keys that no master has cleaned up
+-- yet.
 
 local function is_hidden(name)
   if string.sub(name, 1, PREFIX_BYTES) == RESERVED_PREFIX then
@@ -59,7 +59,7 @@ local function random_key(run, ...)
   return in_order(names)[draw(#names)]
 end
 
--- INFO tells how many keys each database has. In RESP3 it is more than a string.
+-- INFO reports the number of keys per database. In RESP3 it is more than a string.
 local function keyspace_info(run, ...)
   local reply = run(...)
   local verbatim = type(reply) == 'table' and reply.verbatim_string
@@ -80,7 +80,7 @@ local function keyspace_info(run, ...)
   return text
 end
 
--- SORT looks up keys of which its words have the pattern only.
+-- SORT looks up keys by patterns in its words.
 local function looking_up(handle)
   return function(run, ...)
     if completes_reserved(RESERVED_PREFIX, real.pcall, { ... }) then

@@ -1,5 +1,5 @@
--- What a script sets of cjson stays on the master, but not on one that was restarted: it holds for that script only. Lua alone
--- has none.
+-- A script's cjson settings stay on the master, but not after a restart: they apply to that script only. Plain Lua has
+-- no cjson.
 if cjson then
   cjson.encode_sparse_array(false, 2, 10)
   cjson.encode_max_depth(1000)

@@ -1,5 +1,5 @@
--- `program`, unless one of these names, which Redis 7.0 has not, is a global of this master: nobody knows where
--- that would lead the script of a user who may not do everything.
+-- Returns `program`, unless one of these names, unknown to Redis 7.0, is a global of this master, which could lead the
+-- script of a restricted user anywhere.
 local function known_only(program, names)
   for name in string.gmatch(names, '%S+') do
     if rawget(_G, name) ~= nil then

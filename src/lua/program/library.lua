@@ -1,6 +1,5 @@
--- The `redis` of a library (`function_lua.c`), and what makes a program of its text: it registers its functions, and then
--- the one of this name is called. Without a name the program tells what was registered. Nothing of this is seen by the
--- library.
+-- The `redis` of a library (`function_lua.c`), and the program made of its text: it registers its functions, and then
+-- calls the one of this name. Without a name the program returns the registered ones. The library sees nothing of this.
 local function of_library(inner, wanted)
   local is_loading, functions, names, callback = true, {}, {}, nil
   local known_flags = ' allow-cross-slot-keys allow-oom allow-stale no-cluster no-writes '
@@ -123,7 +122,7 @@ local function of_library(inner, wanted)
     end
   end
 
-  -- Redis's `pcall` would make a text of a table.
+  -- Redis's `pcall` would turn a table into text.
   local function told(raised)
     local text = type(raised) == 'table' and raised.err or 'ERR ' .. tostring(raised)
     return (string.gsub(tostring(text), 'user_script:(%d+):', 'user_function:%1:'))

@@ -1,4 +1,4 @@
--- Commands with unusual keys, and those whose names the script makes up as it runs.
+-- Commands with unusual keys, and commands whose names the script computes.
 
 -- All its arguments are keys.
 local function write_all(run, ...)
@@ -33,11 +33,11 @@ local function write_second(run, ...)
   return run(...)
 end
 
--- LMPOP and ZMPOP: the number of keys comes before them.
+-- LMPOP and ZMPOP: the number of keys precedes them.
 local function pop_counted(run, ...)
   popped = 1
-  -- Redis refuses any other number, and more keys than there are before the word that it looks for behind them. The proxy
-  -- has found no keys then: to stop for one here would run what came before it twice.
+  -- Redis refuses any other number, and more keys than precede the word it expects after them. The proxy has found no
+  -- keys then: stopping for one here would run earlier commands twice.
   local count = select(2, ...)
   local last = string.find(tostring(count), '^%d+$') and 2 + tonumber(count) or 0
   for at = 3, last < select('#', ...) and last or 0 do
@@ -58,8 +58,8 @@ local function write_stored(run, ...)
   return run(...)
 end
 
--- HGETALL: so have the fields of a hash, once it is too large for a list of them. In RESP3 the reply is a
--- map, which the proxy compares without an order.
+-- HGETALL: masters order the fields of a hash too large for a list differently. In RESP3 the reply is a map, which the
+-- proxy compares without an order.
 local function unordered_pairs(run, ...)
   local reply = run(...)
   local _, key = ...
@@ -117,8 +117,7 @@ local function refuse(run, name)
   return fail(run, "ERR '" .. name .. "' is not supported in a script or transaction of redlock-proxy")
 end
 
--- What to do with a command, by its name in lower case. Whatever is not known to be a read may be a
--- write.
+-- The handler of a command, by its name in lower case. Anything not known to be a read may be a write.
 local reads, first_read, first_written = ' READS ', ' FIRST_READ ', ' FIRST_WRITTEN '
 local function handler(name)
   HANDLERS

@@ -1,5 +1,5 @@
--- The `redis` of a script that may do anything with it. It is empty, so that whatever is assigned to it is
--- noticed, and its calls look every command up in `how`. Its metatable would lead to the real one.
+-- The `redis` of a script that may do anything with it. It is empty, so that assignments to it are noticed, and its
+-- calls look up every command in `how`. Its metatable would lead to the real one.
 local function through(run)
   return function(...)
     return screened(run, how[...] or other, ...)

@@ -1,6 +1,6 @@
--- What is done instead of a call. `run` is the real `call` or `pcall`, and then come its arguments.
+-- Replacements of calls. `run` is the real `call` or `pcall`, followed by its arguments.
 
--- As Redis does it: `call` raises what `pcall` returns.
+-- As in Redis: `call` raises what `pcall` returns.
 local function fail(run, text)
   local why = { err = text }
   if run == call then
@@ -9,10 +9,10 @@ local function fail(run, text)
   return why
 end
 
--- Whether a call names a key or a channel that only the proxy may use. Values may be anything: where a word looks
--- like such a name, it is for Redis to say which words are keys. A call that it finds no keys in touches none, but
--- for PFMERGE without sources. Of several STORE it may find another than it writes to, and SORT looks keys up that
--- are not among its words. The register of libraries is named by programs of the proxy alone, which declare it.
+-- Whether a call names a key or a channel reserved for the proxy. Values may be anything: if a word looks like such a
+-- name, Redis decides which words are keys. A call in which it finds no keys touches none, except PFMERGE without
+-- sources. Of several STORE it may find another than it writes to, and SORT looks up keys that are not among its words.
+-- Only the proxy's programs name the register of libraries, and declare it.
 local function names_reserved(words, ...)
   local name, names = string.lower(words[1]), { words[2] }
   if name == 'pfmerge' then
@@ -39,7 +39,7 @@ local function names_reserved(words, ...)
   return false
 end
 
--- Whether a command is named, or a command inside a container, by a name with a zero byte.
+-- Whether the name of a command, or of one inside a container, has a zero byte.
 local function has_cut_name(words)
   local names = words[1]
   if words[2] and string.find(' command memory object pubsub xgroup xinfo ', ' ' .. string.lower(names) .. ' ', 1, true) then
@@ -48,7 +48,7 @@ local function has_cut_name(words)
   return string.find(names, '\0', 1, true)
 end
 
--- Whether one of the words that may be options is one for Redis only, which reads it up to its zero byte.
+-- Whether one of the possible options is one only for Redis, which reads it up to its zero byte.
 local function has_cut_option(words)
   local first = ({ CUTTABLE })[string.lower(words[1])]
   for at = first or #words + 1, #words do
@@ -61,15 +61,14 @@ local function has_cut_option(words)
   return false
 end
 
--- Whether Redis refuses a command to a script that must not change anything (`scriptVerifyWriteCommandAllow` in
--- `script.c`).
+-- Whether Redis refuses a command to a script that must not write (`scriptVerifyWriteCommandAllow` in `script.c`).
 local function is_write(words)
   local name = string.lower(words[1])
-  -- Of containers it looks at the command inside.
+  -- For containers it checks the command inside.
   local info = real.pcall('COMMAND', 'INFO', name == 'xgroup' and words[2] and 'xgroup|' .. words[2] or name)
   local known = type(info) == 'table' and type(info[1]) == 'table' and info[1] or {}
   local arity, flags = known[2] or 0, known[3] or {}
-  -- It looks at the number of words before.
+  -- It checks the number of words first.
   if arity > 0 and #words ~= arity or #words < -arity then
     return false
   elseif name == 'publish' or name == 'spublish' or name == 'pfcount' then
@@ -79,16 +78,16 @@ local function is_write(words)
   for one, other in pairs(flags.set or flags) do
     has[(type(one) == 'table' and one or other).ok] = true
   end
-  -- What no script may call is refused as such.
+  -- Noscript commands have their own refusal.
   return has.write and not has.noscript
 end
 
--- Commands that have changed nothing if they answer 0, -1 or nothing. Who changes nothing leaves no stamp.
+-- Commands that have changed nothing if they answer 0, -1 or nothing. A script without changes leaves no stamp.
 local idle = ' copy del expire expireat getdel getex hdel hsetnx linsert lmove lmpop lpop lpushx lrem msetnx persist pexpire '
   .. 'pexpireat pfadd renamenx rpop rpoplpush rpushx sadd setnx smove spop srem unlink xack xadd xdel xtrim zmpop zpopmax '
   .. 'zpopmin zrem zremrangebylex zremrangebyrank zremrangebyscore '
 
--- SET under a condition, which tells with GET what there was. The word after IFEQ is a value.
+-- SET under a condition, which with GET returns the old value. The word after IFEQ is a value.
 local function set_nothing(reply, words)
   local chosen = {}
   for at = 4, #words do
@@ -113,7 +112,7 @@ local function only_gets(words)
   return true
 end
 
--- Whether a command has changed nothing, as far as its reply tells.
+-- Whether a command has changed nothing, as far as its reply shows.
 local function is_idle(reply, words)
   local name, is_table = string.lower(words[1]), type(reply) == 'table'
   if is_table and reply.err or name == 'getex' and not words[3] or name == 'rename' and words[2] == words[3] then
@@ -128,9 +127,9 @@ local function is_idle(reply, words)
 end
 
 IS_REFUSAL
--- A master that is short of memory, or takes no writes at all, refuses them in a script as long as that has not written.
--- Then the program must not go on: what needs no memory would be done, which the other masters would not do alone. So
--- something is tried first that changes nothing.
+-- A master that is short of memory, or takes no writes, refuses them in a script only until the script has written.
+-- Then the program must not go on: writes that need no memory would be done, which other masters would not do alone. So
+-- a harmless write is tried first.
 local function require_writes(word)
   local name = ' ' .. string.lower(word) .. ' '
   if not refusal and not writes then
@@ -149,10 +148,10 @@ local function require_writes(word)
   end
 end
 
--- Every call comes through here, on its way to its handler; reads may have none. Redis refuses what is no text
--- before it looks at anything else, and a handler that changes the words could make a right call of a wrong one.
--- It may also take a name with a zero byte for the command that ends there: on one master, if that has drawn a seed for its
--- table by which both come to the same place (`dictSdsCaseHash` in `server.c`), and not on another.
+-- Every call passes here on its way to its handler; reads may have none. Redis refuses non-text before it checks
+-- anything else, and a handler that changes the words could turn a valid call into a wrong one. It may also take a name
+-- with a zero byte for the command that ends there: on a master whose table's seed puts both in the same place
+-- (`dictSdsCaseHash` in `server.c`), and not on another.
 local function screened(run, handle, ...)
   begins()
   local words, looks_reserved, looks_cut = { ... }, false, false
@@ -187,7 +186,7 @@ local function screened(run, handle, ...)
   return reply
 end
 
--- The same of a command that the script names.
+-- The same for a command that the script names.
 local function closed(handle)
   return function(run, ...)
     return screened(run, handle, ...)
@@ -198,7 +197,7 @@ local function read(run, ...)
   return run(...)
 end
 
--- GET and its like, of a key that the script has not declared.
+-- GET and the like, on an undeclared key.
 local function without_tag(value)
   return has_tag(value) and string.sub(value, 21) or value
 end
@@ -220,8 +219,8 @@ local function strlen(run, ...)
   return type(value) == 'string' and #without_tag(value) or length
 end
 
--- Other commands that look into the strings under the keys from the word `first` to the word `last`. A read-only script
--- cannot take tags off.
+-- Other commands that look into strings, under the keys from word `first` to word `last`. A read-only script cannot
+-- take tags off.
 local function strings(first, last)
   return function(run, ...)
     local words = { ... }
@@ -261,7 +260,7 @@ local function pop(run, ...)
   return write(run, ...)
 end
 
--- Messages are published by the proxy, once, when the masters have agreed.
+-- The proxy publishes messages, once, when the masters have agreed.
 local function publish(run, ...)
   local name, channel, message = ...
   local function is_text(word)
@@ -279,8 +278,8 @@ local function publish(run, ...)
   return 0
 end
 
--- The same on all masters, and when the program begins anew with another key: it may have made up the key out of it. It goes
--- on with each call, as scripts may wait for that.
+-- The same on all masters, and when the program restarts with another key, which it may have derived from the time. It
+-- advances with each call, as scripts may wait for that.
 local function time(run, ...)
   if select('#', ...) ~= 1 then
     return run(...)

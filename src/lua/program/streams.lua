@@ -1,6 +1,6 @@
 -- Streams, without the clock of a master.
 
--- One more than a number of 64 bits that is written in decimal.
+-- One more than a 64-bit number in decimal.
 local function next_number(digits)
   local nines = #string.match(digits, '9*$')
   local head = string.sub(digits, 1, #digits - nines)
@@ -8,7 +8,7 @@ local function next_number(digits)
   return string.sub(head, 1, -2) .. string.char(string.byte(last) + 1) .. string.rep('0', nines)
 end
 
--- Of what XINFO tells in pairs, a map in RESP3.
+-- A field of XINFO's pairs, a map in RESP3.
 local function told_of(pairs_of, name)
   if pairs_of.map then
     return pairs_of.map[name]
@@ -20,8 +20,8 @@ local function told_of(pairs_of, name)
   end
 end
 
--- The id that `*` stands for, by the time of the program instead of the master's (`streamNextID` in `t_stream.c`). Numbers of
--- 64 bits are no numbers in Lua: the master itself counts on behind the last id.
+-- The id that `*` stands for, by the program's time instead of the master's (`streamNextID` in `t_stream.c`). Lua's
+-- numbers cannot hold 64 bits: the master itself counts on from the last id.
 local LARGEST = '18446744073709551615'
 local function next_id(key)
   if not is_type(key, 'stream') then
@@ -33,11 +33,11 @@ local function next_id(key)
   elseif last ~= LARGEST then
     return last_ms .. '-*'
   end
-  -- Behind the largest of all there is none, as Redis says.
+  -- As in Redis, no id follows the largest.
   return last_ms == LARGEST and '*' or next_number(last_ms) .. '-0'
 end
 
--- Where XADD has its id.
+-- Position of XADD's id.
 local function place_of_id(words)
   local at = 3
   while words[at] and words[at] ~= '*' do
@@ -69,8 +69,8 @@ local function xadd(run, ...)
   return run(...)
 end
 
--- Masters note when an entry was delivered, by clocks of their own, and none notes a time that is yet to come for it. Here it
--- is the time of the program, and SLACK_MS earlier, so that it has come for all of them. Whoever asks gets it without that.
+-- Masters record when an entry was delivered, by their own clocks, and never as a future time. Here it is the time of
+-- the program, SLACK_MS earlier, so that it is past on all of them. Clients get it without that.
 local function noted_at(delivered_ms)
   return string.format('%.0f', math.max(delivered_ms - SLACK_MS, 0))
 end
@@ -80,8 +80,8 @@ local function clock_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Entries that were not processed, as XPENDING tells them, but with the time of their delivery. It tells how long that is
--- ago, and so is asked again if the master's clock has moved meanwhile.
+-- Pending entries as in XPENDING, but with the time of their delivery. XPENDING returns how long ago that is, so it is
+-- repeated if the master's clock has moved meanwhile.
 local function delivered(key, group, ...)
   local now_there, found
   repeat
@@ -94,7 +94,7 @@ local function delivered(key, group, ...)
   return found
 end
 
--- All of them from `first` on, in pages, until `visit` has seen enough. Says what is wrong.
+-- All of them from `first` on, in pages, until `visit` has seen enough. Returns any error.
 local PAGE = 100
 local function each_delivered(key, group, first, last, consumer, visit)
   local from = first
@@ -113,7 +113,7 @@ local function each_delivered(key, group, first, last, consumer, visit)
   until not from
 end
 
--- Whether Redis finds fault with the words of a command, and not with its key, which is replaced by one that is not there.
+-- Whether Redis rejects the words of a command, not its key, which is replaced by a missing one.
 local function is_wrong(name, _, ...)
   local reply = real.pcall(name, NOWHERE, ...)
   return type(reply) ~= 'table' or string.sub(reply.err or '', 1, 7) ~= 'NOGROUP'
@@ -149,7 +149,7 @@ local function whole(word)
   return number and number >= -2 ^ 63 and number <= 2 ^ 63 and number or nil
 end
 
--- XCLAIM: which of its ids were delivered long enough ago is decided here.
+-- XCLAIM: decides here which ids were delivered long enough ago.
 local function claim(run, ...)
   local words = { ... }
   save(words[2])
@@ -205,8 +205,8 @@ local function claim_now(key, group, consumer, ids, ...)
   return claimed
 end
 
--- XAUTOCLAIM, as `xautoclaimCommand` in `t_stream.c`: it looks at ten times as many entries as it claims, and what was deleted
--- from the stream counts.
+-- XAUTOCLAIM, as `xautoclaimCommand` in `t_stream.c`: it checks ten times as many entries as it claims, and entries
+-- deleted from the stream count.
 local function claim_all(run, ...)
   local words = { ... }
   local _, key, group, consumer, min_idle, start = ...
@@ -243,7 +243,7 @@ local function claim_all(run, ...)
   return { cursor, claimed, gone }
 end
 
--- How many consumers a group has.
+-- The number of consumers in a group.
 local function consumers_of(key, group)
   local groups = real.pcall('XINFO', 'GROUPS', key)
   for _, it in ipairs(type(groups) == 'table' and groups or {}) do
@@ -253,8 +253,8 @@ local function consumers_of(key, group)
   end
 end
 
--- XREADGROUP: its options come before the keys, and as many ids after them. What it changes is the group, if there are
--- entries or the consumer is new.
+-- XREADGROUP: its options precede the keys, and as many ids follow them. It changes the group, if there are entries or
+-- the consumer is new.
 local function write_streams(run, ...)
   local words, at, group, consumer, is_noted = { ... }, 2, nil, nil, true
   local width = { GROUP = 3, COUNT = 2, BLOCK = 2, NOACK = 1 }
@@ -296,7 +296,7 @@ local function write_streams(run, ...)
   return reply
 end
 
--- The fields of a hash, and keys beside those of SET and EXPIRE, for which newer masters have times to live.
+-- Hash fields, and keys outside of SET and EXPIRE, for which newer masters have TTLs.
 local function by_clock(run, name)
   name = string.lower(name)
   return fail(run, "ERR '" .. name .. "' is not supported by redlock-proxy, because each master would use its own clock: expire the whole key instead")

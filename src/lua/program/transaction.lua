@@ -1,14 +1,15 @@
--- The commands of a MULTI, or one command. It is given what keeps a script from writing. The queue: the protocol of the client; its database; then, for
--- each command, the number of its words and its words. A script may change the `redis` that it is given.
+-- The commands of a MULTI, or one command. Its argument keeps a script from writing. The queue: the client's protocol;
+-- its database; then, per command, the number of its words and its words. A script may change the `redis` that it is
+-- given.
 local keep_from_writing = ...
 local queue, call, try, setresp = ARGV, redis.call, redis.pcall, redis.setresp
 local at = 3
 
--- What these answer has another type in RESP3. All others run in RESP2, where Lua keeps the nulls that
--- are inside an array.
+-- Commands whose replies have another type in RESP3. All others run in RESP2, where Lua keeps the nulls inside an
+-- array.
 local typed = ' hgetall hrandfield lcs sdiff sinter smembers spop sunion zadd zdiff zincrby zinter zmpop zpopmax zpopmin '
   .. 'zrandmember zrange zrangebyscore zrevrange zrevrangebyscore zscore zunion '
--- Integers beyond what Lua can hold are the values that they are stored as.
+-- Integers beyond Lua's range are returned as stored.
 local counters = { hincrby = 'HGET', incr = 'GET', incrby = 'GET', decr = 'GET', decrby = 'GET' }
 local function exact(number, name, key, field)
   local read = counters[name]
@@ -19,8 +20,8 @@ local function exact(number, name, key, field)
   return { big_number = redis.call(read, unpack(words)) }
 end
 
--- Redis makes the smallest integer of a number that is too large for one, as those of BITFIELD near 2^63 are
--- once Lua has rounded them. This is the next smaller that Lua has.
+-- Redis turns a number too large for an integer into the smallest one, like BITFIELD's near 2^63 once Lua has rounded
+-- them. This is Lua's next smaller number.
 local function at_most_largest(numbers)
   for at, number in ipairs(numbers) do
     if type(number) == 'number' and number >= 2 ^ 63 then
@@ -29,7 +30,7 @@ local function at_most_largest(numbers)
   end
 end
 
--- The database that is selected outside of scripts: what a script selects ends with it (since Redis 2.8.12).
+-- The database selected outside of scripts: a script's own selection ends with it (since Redis 2.8.12).
 local db = queue[2]
 local function run(name, ...)
   local lower = string.lower(name)

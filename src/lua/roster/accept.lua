@@ -1,7 +1,7 @@
--- Stores state ARGV[5] under ballot ARGV[2], and promises ARGV[3]. KEYS: roster, mark. ARGV[1]: 'adopt': unless a higher
--- ballot was promised; 'apply': and only on the state accepted under ARGV[4]; 'catch up': if it is newer, whatever was
--- promised. ARGV[6]: cluster of the state. A master that has the mark of another cluster says nothing and keeps what it
--- has.
+-- Stores state ARGV[5] under ballot ARGV[2], and promises ARGV[3]. KEYS: roster, mark. ARGV[1]: 'adopt': unless a
+-- higher ballot was promised; 'apply': and only on the state accepted under ARGV[4]; 'catch up': if it is newer,
+-- whatever was promised. ARGV[6]: the state's cluster. A master with another cluster's mark stays silent and keeps its
+-- state.
 local promised, accepted = read_stamp(KEYS[1])
 if not promised then
   return redis.error_reply('ERR the roster on this master cannot be read')

@@ -1,5 +1,5 @@
--- What this master shows about itself, at one moment: the mark of each of ARGV[1] databases, the stamp of the roster,
--- and how far copying to it has come. KEYS: mark, roster, copying.
+-- This master's view of itself, at a single moment: the mark of each of ARGV[1] databases, the roster's stamp, and the
+-- progress of copying to it. KEYS: mark, roster, copying.
 local function read(key)
   local text = redis.pcall('GET', key) or ''
   return type(text) == 'string' and text or ''

@@ -1,4 +1,4 @@
--- Promises ballot ARGV[1]. A master without a stamp says nothing unless ARGV[2] is 1. KEYS: roster, mark.
+-- Promises ballot ARGV[1]. A master without a stamp stays silent unless ARGV[2] is 1. KEYS: roster, mark.
 local promised, accepted, state = read_stamp(KEYS[1])
 if not promised then
   return redis.error_reply('ERR the roster on this master cannot be read')

@@ -1,7 +1,7 @@
--- Replaces the marks of all databases, if they are still those that were seen: up to the semicolon, since what stands
--- behind it may change. ARGV: how ('keep' what the master holds, or 'empty' it; 'found' and a stamp of the roster: keep
--- it, if that is still the stamp), then what was seen in each database, then what to set there, without a tail; nothing to
--- set: the marks are removed. KEYS: mark, roster.
+-- Replaces the marks of all databases, if they are still those seen before: up to the semicolon, since the rest may
+-- change. ARGV: how ('keep' the master's content, or 'empty' it; 'found' and a stamp of the roster: keep it, if that is
+-- still the stamp), then the mark seen in each database, then the one to set there, without a tail; without any, the
+-- marks are removed. KEYS: mark, roster.
 local databases = (#ARGV - 1) / 2
 local stamp = string.match(ARGV[1], '^found (.*)$')
 if stamp then
@@ -38,8 +38,8 @@ for database = 0, databases - 1 do
 end
 local is_member = ARGV[2 + databases] ~= '' and string.sub(ARGV[2 + databases], 1, 2) ~= '? '
 if was_copied_to and is_member then
-  -- Its mark proves that it has accepted nothing that it does not know: it votes on the roster from now on, before it
-  -- has been told of it. Those that know it may forget at any time.
+  -- Its mark proves that it has accepted nothing unknown to it: it votes on the roster from now on, before it has
+  -- received it. Masters that know it may forget at any time.
   redis.call('SELECT', 0)
   redis.call('SET', KEYS[2], '0:0:0 0:0:0 ', 'NX')
 end

@@ -1,5 +1,5 @@
--- The stamp of the roster: promised ballot, accepted ballot, state. A ballot is `epoch:counter:worker`, compared as
--- numbers: the order of strings follows the locale.
+-- The roster's stamp: promised ballot, accepted ballot, state. A ballot is `epoch:counter:worker`, compared as numbers:
+-- the order of strings follows the locale.
 local function read_stamp(key)
   local text = redis.call('GET', key)
   if not text then

@@ -97,7 +97,7 @@ pub struct Job {
 
 /// Reply to a program that has too many keys. It is not one of Redis's texts.
 pub const TOO_MANY_KEYS: &str =
-    "ERR too many keys for one command, script or transaction: split it";
+    "ERR too many keys in one command, script or transaction: split it up";
 
 /// Returns whether a program of keys with these names is refused. The stamp of each key names all of them until it is
 /// settled, so the space on masters grows with the square of their number.
