@@ -96,11 +96,7 @@ mod tests {
             ("", None, "learn watches the clients of one Redis"),
             ("data = 'h:0'", None, "data "),
             ("data = 'h:1'", Some("soon"), "for "),
-            (
-                "data = 'h:1'\nlisten = '0.0.0.0:1'",
-                None,
-                "0.0.0.0:1 can be reached from other hosts",
-            ),
+            ("data = 'h:1'\nlisten = '0.0.0.0:1'", None, "0.0.0.0:1 is open to other hosts"),
             ("data = 'h:1'\nprotected-mode = 'x'", None, "protected-mode "),
         ] {
             let why = learning(toml, span).unwrap_err();
