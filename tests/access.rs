@@ -1,4 +1,4 @@
-//! Who gets in, and where: sockets in the file system, other hosts, passwords from files.
+//! Access to the proxy: Unix sockets, other hosts, passwords from files.
 
 mod support;
 
@@ -18,7 +18,7 @@ async fn clients_of_the_same_host_need_no_network() {
     let (masters, directory) = (Masters::start(3), tempfile::tempdir().expect("a directory"));
     let path = directory.path().join("proxy.sock");
     let flag = path.to_str().expect("a path");
-    // What another process has left behind is in nobody's way.
+    // A socket left behind by another process is no obstacle.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     let proxy = Proxy::start(&masters, &["--unixsocket", flag, "--unixsocketperm", "700"]);
     let metadata = std::fs::metadata(&path).expect("the socket");
@@ -33,7 +33,7 @@ async fn clients_of_the_same_host_need_no_network() {
     assert_eq!(run(&health).status.code(), Some(0));
     let cli = Command::new("redis-cli").args(["-s", flag, "GET", "lock"]).output();
     assert_eq!(cli.expect("redis-cli").stdout, b"mine\n");
-    // By TCP it is the same proxy.
+    // TCP leads to the same proxy.
     assert_eq!(proxy.raw().await.ask(&["GET", "lock"]).await, Reply::bulk("mine"));
 }
 
@@ -49,7 +49,7 @@ fn a_socket_on_which_somebody_listens_is_left_alone() {
     assert!(path.exists());
 }
 
-/// As `protected-mode` of Redis: whoever reaches the proxy can take and release every lock.
+/// As with Redis's `protected-mode`: anyone who can reach the proxy can take and release every lock.
 #[test]
 fn other_hosts_get_in_with_a_password_or_a_certificate_only() {
     for open in ["0.0.0.0:0", "[::]:0"] {
@@ -91,7 +91,7 @@ async fn passwords_come_from_files_and_are_shown_nowhere() {
     let wrong = client.ask(&["AUTH", "correct"]).await;
     assert!(wrong.is_error("WRONGPASS"), "{wrong:?}");
     assert_eq!(client.ask(&["AUTH", SECRETS[0]]).await, Reply::ok());
-    // The masters let the proxy in by then.
+    // The masters accept the proxy by then.
     assert_eq!(client.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
 
     let mut shown = proxy.log().join("\n");
@@ -99,7 +99,7 @@ async fn passwords_come_from_files_and_are_shown_nowhere() {
     shown += &client.ask(&["CLIENT", "LIST"]).await.text();
     shown += &format!("{:?}", client.ask(&["CONFIG", "GET", "*"]).await);
     shown += &String::from_utf8_lossy(&run(&[&flags[..], &["--test-config"]].concat()).stdout);
-    // What `ps` shows.
+    // Arguments that `ps` shows.
     for process in std::fs::read_dir("/proc").expect("/proc").flatten() {
         let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         let words = String::from_utf8_lossy(&words).into_owned();
@@ -110,7 +110,7 @@ async fn passwords_come_from_files_and_are_shown_nowhere() {
     }
 }
 
-/// A visible state, not an end: the password may be right again without a restart of the proxy.
+/// A visible state, not a fatal error: the password may become right again without a restart of the proxy.
 #[tokio::test]
 async fn a_wrong_password_for_the_masters_is_told_wherever_one_looks() {
     if target_is_plain_redis() {
@@ -120,7 +120,7 @@ async fn a_wrong_password_for_the_masters_is_told_wherever_one_looks() {
     let file = directory.path().join("password");
     std::fs::write(&file, "wrong horse").expect("written");
     let masters = Masters::start(3);
-    // These stay logged in.
+    // These connections stay logged in.
     let mut operators = Vec::new();
     for master in masters.iter() {
         let mut operator = Raw::connect(&master.address()).await;
@@ -200,7 +200,7 @@ async fn clients_that_are_silent_for_too_long_are_disconnected_unless_they_wait(
         () = kept_busy => {}
         () = keep_busy => {}
     }
-    // Whoever was silent has gone; a whole timeout later the others are still there.
+    // The silent client has been disconnected; a whole timeout later the others are still connected.
     tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
     assert_eq!(proxy.raw().await.ask(&["RPUSH", "queue", "item"]).await, Reply::Int(1));
     let item = Reply::Array(vec![Reply::bulk("queue"), Reply::bulk("item")]);

@@ -1,5 +1,5 @@
-//! Users: who a connection is, how many there are of one, and what becomes of wrong rules. What users may
-//! do is compared with a plain Redis in `acl_same_as_redis.rs`.
+//! Users: identity of a connection, connection limits per user, and wrong rules. `acl_same_as_redis.rs` compares the
+//! permissions of users with those of a plain Redis.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn error(text: &str) -> Reply {
     Reply::Error(text.to_owned())
 }
 
-/// One field of a line of `CLIENT LIST`.
+/// Returns one field of a line of `CLIENT LIST`.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
     let found = line.split_whitespace().find_map(|word| word.strip_prefix(&format!("{name}=")));
     found.expect("the field")
@@ -93,7 +93,7 @@ async fn one_user_has_so_many_connections_and_no_more() {
         &["alice on >pw allkeys +@all", "bob on >pw +ping"],
         "max-clients-per-user = 2",
     );
-    // They are counted together, whoever serves them.
+    // Connections are counted together, whichever worker serves them.
     let flags = [&settings.flags()[..], &["--workers", "2"]].concat();
     let proxy = Proxy::unready(&masters.addresses(), &flags);
     let mut alices = [proxy.raw().await, proxy.raw().await];
@@ -109,14 +109,14 @@ async fn one_user_has_so_many_connections_and_no_more() {
     assert_eq!(late.ask(&["ACL", "WHOAMI"]).await, Reply::bulk("default"));
     assert_eq!(late.ask(&["AUTH", "bob", "pw"]).await, Reply::ok());
 
-    // The default user needs no password: two of that name are let in, and the third is told why not.
+    // The default user needs no password: two connections are admitted, and the third is told why it is not.
     let mut strangers = [proxy.raw().await, proxy.raw().await];
     for stranger in &mut strangers {
         assert_eq!(stranger.ask(&["PING"]).await, Reply::Simple("PONG".into()));
     }
     let told = proxy.raw().await.until_closed().await;
     assert_eq!(told, b"-ERR max number of clients reached for user 'default'\r\n");
-    // Who goes makes room, and who becomes somebody else.
+    // A client that disconnects or becomes another user makes room.
     let [first, mut second] = alices;
     drop(first);
     let mut took = 0;
@@ -126,7 +126,7 @@ async fn one_user_has_so_many_connections_and_no_more() {
     }
     assert_eq!(second.ask(&["AUTH", "bob", "pw"]).await, Reply::ok());
     assert_eq!(strangers[0].ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
-    // There is no room for another stranger where the first has come from, until somebody goes.
+    // Another client has taken the first stranger's old place, so it cannot return until somebody leaves.
     let mut stranger = proxy.raw().await;
     assert_eq!(stranger.ask(&["PING"]).await, Reply::Simple("PONG".into()));
     assert_eq!(strangers[0].ask(&["RESET"]).await, refused_for("default"));
@@ -194,7 +194,7 @@ fn assert_refused(settings: &Settings, sentence: &str) {
     assert_eq!((output.status.code(), said.trim().lines().count()), (Some(64), 1), "{said}");
 }
 
-/// As `protected-mode` of Redis: what counts is whether somebody gets in without a password.
+/// As with Redis's `protected-mode`: the question is whether a client gets in without a password.
 #[test]
 fn other_hosts_may_be_listened_for_when_the_default_user_needs_a_password() {
     let listen = ["--listen", "0.0.0.0:0", "--test-config"];
@@ -211,8 +211,8 @@ fn other_hosts_may_be_listened_for_when_the_default_user_needs_a_password() {
     }
 }
 
-/// A script that is recognised runs as what it means only for who may call all of it: the keys that it
-/// would change stay as they are.
+/// A recognised script runs as the operation it stands for only if its user may call all of it. Otherwise its keys
+/// stay as they are.
 #[tokio::test]
 async fn no_spelling_of_a_script_changes_what_its_user_may_not_change() {
     if target_is_plain_redis() {
@@ -258,7 +258,7 @@ async fn no_spelling_of_a_script_changes_what_its_user_may_not_change() {
         "return redis.call('DEL', 'lock:1')",
         "return queue and queue[1] or digest and digest('other') or guarded(redis)",
         "ARGV[1] = 'SET' return redis.call(ARGV[1], 'other', 'hers')",
-        // What ends the function that a script is put into.
+        // Ends the function that wraps the script.
         "return 1 end redis.call('set', 'other', 'hers') local x = function()",
     ] {
         for request in [
@@ -278,13 +278,13 @@ async fn no_spelling_of_a_script_changes_what_its_user_may_not_change() {
         assert_eq!(kept, Reply::Array(vec![Reply::bulk("mine"), Reply::bulk("mine")]), "{script}");
         assert_eq!(owner.ask(&["TTL", "lock:1"]).await, Reply::Int(-1), "{script}");
     }
-    // Who may do everything may do that, too, and runs the script that somebody else has loaded.
+    // A user who may do everything may do that, too, and runs the script that another user has loaded.
     assert_eq!(alice.ask(&["AUTH", "bob", "pw"]).await, Reply::ok());
     let sha = sha1_smol::Sha1::from(support::scripts::RELEASE).hexdigest();
     assert_eq!(alice.ask(&["EVALSHA", &sha, "1", "lock:1", "mine"]).await, Reply::Int(1));
 }
 
-/// What one guard cannot be for is refused, and nothing of it runs.
+/// Scripts that one guard cannot cover are rejected, and no part of them runs.
 #[tokio::test]
 async fn scripts_in_a_transaction_keep_to_the_rules_of_whoever_sends_them() {
     if target_is_plain_redis() {
@@ -317,8 +317,8 @@ async fn scripts_in_a_transaction_keep_to_the_rules_of_whoever_sends_them() {
     assert_eq!(found, Reply::Array(vec![Reply::bulk("hers"), Reply::Nil]));
 }
 
-/// Redis 7.0 does not find these keys: it checks the first `STORE` and writes to the last, takes a key for another option,
-/// and checks nothing of a `PFMERGE` without sources.
+/// Redis 7.0 does not find these keys. It checks the first `STORE` but writes to the last, takes a key for another
+/// option, and checks nothing in a `PFMERGE` without sources.
 #[tokio::test]
 async fn a_key_that_redis_overlooks_is_not_written_without_permission() {
     if target_is_plain_redis() {
@@ -376,7 +376,7 @@ async fn a_key_that_redis_overlooks_is_not_written_without_permission() {
     }
 }
 
-/// Masters that do not tell which words are keys leave it open whether they are the user's: then they are not.
+/// If masters do not report which words are keys, the words may not be the user's, so the request is rejected.
 #[tokio::test]
 async fn what_cannot_be_found_out_is_not_allowed() {
     if target_is_plain_redis() {
@@ -408,7 +408,7 @@ async fn what_cannot_be_found_out_is_not_allowed() {
     );
 }
 
-/// Those of the page about security and of the settings file that goes with the program.
+/// The examples from the security page and from the settings file that comes with the program.
 #[tokio::test]
 async fn the_examples_of_users_work() {
     if target_is_plain_redis() {

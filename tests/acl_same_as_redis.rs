@@ -1,4 +1,4 @@
-//! Users may do with the proxy what they may do with a plain Redis that has the same rules, byte for byte.
+//! Users may do with the proxy exactly what a plain Redis with the same rules lets them do, byte for byte.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::side_by_side::{lines, printable, same};
 use support::users::Settings;
 use support::{Master, Masters, Proxy, Raw, Reply, encode, target_is_plain_redis, words};
 
-/// Rules that both sides take, and the password `pw`.
+/// Rules that both sides accept, with the password `pw`.
 const USERS: [&str; 6] = [
     "reader on >pw ~lock:* resetchannels &news:* +@read +@connection +@scripting +@transaction -keys",
     "writer on >pw ~lock:* &news:* +@all -@dangerous",
@@ -19,9 +19,9 @@ const USERS: [&str; 6] = [
     "idle off >pw allkeys allchannels +@all",
 ];
 
-/// One plain Redis and the proxy before three others, all with [`USERS`].
+/// One plain Redis, and the proxy in front of three others, all with [`USERS`].
 struct Sides {
-    /// It goes first, and so never misses a master.
+    /// Dropped first, so it never misses a master.
     proxy: Proxy,
     redis: Master,
     _masters: Masters,
@@ -50,7 +50,7 @@ impl Sides {
         assert!(failures.is_empty(), "these differ:\n{}", failures.join("\n"));
     }
 
-    /// Sends every line of `table` as `user` to both, in both versions of the protocol.
+    /// Sends every line of `table` as `user` to both sides, in both protocol versions.
     async fn compare(&self, user: &str, table: &str) -> Vec<String> {
         let mut failures = Vec::new();
         for version in ["2", "3"] {
@@ -84,7 +84,7 @@ impl Sides {
     }
 }
 
-/// What everybody tries.
+/// Commands that every user tries.
 const COMMANDS: &str = r#"
     GET lock:1
     GET other
@@ -183,7 +183,7 @@ const COMMANDS: &str = r#"
     ACL WHOAMI
 "#;
 
-/// What everybody's scripts try.
+/// Scripts that every user tries.
 const SCRIPTS: &str = r#"
     EVAL "return redis.call('get', KEYS[1])" 1 lock:1
     EVAL "return redis.call('get', KEYS[1])" 1 other
@@ -284,7 +284,7 @@ async fn scripts_of_users_may_call_what_they_may_call_on_a_plain_redis() {
     sides.compare_all(SCRIPTS).await;
 }
 
-/// What everybody's scripts try after `MULTI`; a script raises in the words and with the line that it has alone.
+/// Scripts that every user tries after `MULTI`; an error has the text and the line number that it has outside.
 const SCRIPTS_IN_TRANSACTIONS: &str = r#"
     MULTI
     EVAL "return redis.call('set', KEYS[1], ARGV[1])" 1 lock:1 mine
@@ -325,7 +325,7 @@ async fn scripts_of_users_in_transactions_may_call_what_they_may_on_a_plain_redi
     Sides::start().await.compare_all(SCRIPTS_IN_TRANSACTIONS).await;
 }
 
-/// Who listens, and to what. Confirmations and messages come in any version of the protocol.
+/// Delivery of messages to subscribers. Confirmations and messages come in either protocol version.
 #[tokio::test]
 async fn users_hear_only_channels_that_are_theirs() {
     if target_is_plain_redis() {
@@ -353,7 +353,7 @@ async fn users_hear_only_channels_that_are_theirs() {
     assert!(failures.is_empty(), "these differ:\n{}", failures.join("\n"));
 }
 
-/// Whoever becomes somebody else after `MULTI` does what comes then as that one.
+/// After a client logs in as another user inside `MULTI`, its next commands run as that user.
 #[tokio::test]
 async fn a_transaction_is_run_as_whom_it_logs_in() {
     if target_is_plain_redis() {
@@ -385,13 +385,13 @@ async fn a_transaction_is_run_as_whom_it_logs_in() {
     assert!(failures.is_empty(), "these differ:\n{}", failures.join("\n"));
 }
 
-/// What the proxy tells of its commands, and lets rules give and take by, is what Redis tells.
+/// The command metadata that the proxy reports, and that rules grant and revoke by, is Redis's.
 #[tokio::test]
 async fn every_command_is_in_the_categories_of_redis() {
     if target_is_plain_redis() {
         return;
     }
-    /// Of Redis 8.4 and Valkey 9, and of Redis 7.2.
+    /// Commands of Redis 8.4 and Valkey 9, and of Redis 7.2.
     const NEWER: [&str; 4] = ["delex", "delifeq", "client|setinfo", "client|no-touch"];
     let sides = Sides::start().await;
     let mut redis = Raw::connect(&sides.redis.address()).await;
@@ -429,7 +429,7 @@ async fn every_command_is_in_the_categories_of_redis() {
     }
 }
 
-/// The lines that both sides give, the rules being such that Redis 7.0 puts them in the same order.
+/// The lines that both sides return. Redis 7.0 puts these rules in the same order.
 #[tokio::test]
 async fn users_are_listed_as_redis_lists_them() {
     if target_is_plain_redis() {

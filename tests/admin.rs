@@ -1,4 +1,4 @@
-//! What operators see: metrics, probes, the status page's numbers, the filter of the log.
+//! The operator's view: metrics, probes, the status page's numbers, the log filter.
 
 mod support;
 
@@ -15,7 +15,7 @@ fn get(address: &str, path: &str) -> Answer {
     http(address, "GET", path, "")
 }
 
-/// The samples by name and labels, as they stand there.
+/// Returns the samples by name and labels, as printed.
 fn samples(address: &str) -> BTreeMap<String, f64> {
     let answer = get(address, "/metrics");
     assert_eq!(answer.status, 200);
@@ -28,7 +28,7 @@ fn samples(address: &str) -> BTreeMap<String, f64> {
     lines.map(sample).collect()
 }
 
-/// With its labels in the order of the alphabet: theirs means nothing.
+/// Returns a sample with its labels in alphabetical order, since their order means nothing.
 fn sorted(sample: &str) -> String {
     let Some((name, labels)) = sample.trim_end_matches('}').split_once('{') else {
         return sample.to_owned();
@@ -63,7 +63,7 @@ async fn what_happens_is_counted() {
     assert_eq!(client.ask(&release).await, Reply::Int(1));
     assert!(client.ask(&["GET"]).await.is_error("ERR wrong number"));
     assert!(client.ask(&["NONSENSE"]).await.is_error("ERR unknown command"));
-    // A quorum is enough for a reply: the last master's ballot may come later.
+    // A reply needs only a quorum: the last master's ballot may arrive later.
     let after = eventually("all masters have answered", || {
         let after = samples(&admin);
         let answered = masters.iter().all(|master| {
@@ -243,7 +243,7 @@ fn a_body_that_never_comes_holds_a_connection_for_good() {
     assert_eq!(answer(stream).status, 408);
 }
 
-/// How many files a process has open.
+/// Returns the number of files that a process has open.
 fn open_files(process: u32) -> usize {
     std::fs::read_dir(format!("/proc/{process}/fd")).expect("a process").count()
 }
@@ -263,7 +263,7 @@ async fn three_thousand_operators_take_all_file_descriptors() {
     let mut held = Vec::new();
     for number in 0..3000 {
         let mut stream = TcpStream::connect(&admin).expect("a listener");
-        // An early one may be over already.
+        // An early connection may be closed already.
         let _ = stream.write_all(head.as_bytes());
         held.push(stream);
         if number % 100 == 99 {
@@ -299,7 +299,7 @@ fn a_page_of_a_stranger_reads_the_status_by_a_name_of_its_own() {
         }
         let put = asked(host, "PUT", "/log-level");
         assert!(put.status == 421 && put.body.contains("--admin-host"), "{}", put.body);
-        // A probe may have any name for the proxy.
+        // A probe may use any host name for the proxy.
         assert_eq!(asked(host, "GET", "/live").status, 200);
         assert_eq!(asked(host, "GET", "/ready").status, 200);
     }
@@ -378,7 +378,7 @@ fn names_of_the_admin_port_are_names() {
     }
 }
 
-/// What the dashboard, the alerts and the manual ask for is there.
+/// The metrics that the dashboard, the alerts and the manual use.
 #[tokio::test]
 async fn every_metric_that_is_spoken_of_exists() {
     if target_is_plain_redis() {
@@ -396,7 +396,7 @@ async fn every_metric_that_is_spoken_of_exists() {
     };
     let mut there: BTreeSet<String> =
         samples(&admin).keys().flat_map(|sample| names(sample)).collect();
-    // They are there while a master does not vote.
+    // These exist while a master does not vote.
     let others = ["redlock_master_reason", "redlock_copying_keys"];
     there.extend(others.map(str::to_owned));
     let manual = include_str!("../docs/observing.md");

@@ -1,4 +1,4 @@
-//! Masters that have missed changes of registers catch up by themselves, and stamps of absent keys do not stay.
+//! Masters that have missed changes to registers catch up on their own, and stamps of absent keys are dropped.
 
 mod support;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use support::{Masters, Proxy, Raw, Reply, eventually, state, target_is_plain_redis, words};
 
-/// Changes of keys of all types. `gone` is deleted.
+/// Changes to keys of all types. `gone` is deleted.
 const BEFORE: [&str; 7] = [
     "RPUSH list a b c",
     "HSET hash f v g w",
@@ -73,7 +73,7 @@ async fn a_master_that_stood_still_catches_up_with_keys_of_all_types() {
     assert!(!masters[2].has("gone").await);
 }
 
-/// Whoever knew of it is gone: the masters are compared.
+/// The proxy that knew about it is dead, so another one compares the masters.
 #[tokio::test]
 async fn what_a_dead_proxy_has_left_is_found() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -131,13 +131,13 @@ async fn stamps_of_absent_keys_go_and_those_of_others_stay() {
         }
         assert!(master.has(&stamp("stays")).await && master.has(&stamp("other")).await);
     }
-    // Nothing of it is needed to go on.
+    // Later operations do not need the dropped stamps.
     assert_eq!(ask(&mut client, "RPUSH gone b").await, Reply::Int(1));
     assert_eq!(ask(&mut client, "LLEN stays").await, Reply::Int(1));
     assert_eq!(ask(&mut client, "LLEN one").await, Reply::Int(0));
 }
 
-/// It may have missed the deletion, and nothing else tells that from a key that the others have missed.
+/// The absent master may have missed the deletion. Only the stamp tells that from a key that the others have missed.
 #[tokio::test]
 async fn stamps_of_absent_keys_stay_while_a_master_is_away() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -146,7 +146,7 @@ async fn stamps_of_absent_keys_stay_while_a_master_is_away() {
     masters[2].stop();
     proxy.knows(2, "state", "down").await;
     ask(&mut client, "LPOP gone").await;
-    // By then it would have been dropped twice.
+    // The stamp would have been dropped twice by then.
     tokio::time::sleep(Duration::from_secs(25)).await;
     assert!(masters[0].has(&stamp("gone")).await && masters[1].has(&stamp("gone")).await);
     masters[2].cont();

@@ -1,11 +1,11 @@
-//! What somebody does by hand on the masters leaves no key that is stuck.
+//! Manual changes on the masters leave no key stuck.
 
 mod support;
 
 use support::scripts::{EXTEND, RELEASE};
 use support::{Master, Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
 
-/// Copies of a minority are removed after four times that.
+/// Copies held by a minority are removed after four times this patience.
 const PATIENCE: [&str; 2] = ["--patience", "500ms"];
 
 fn three_masters() -> Option<(Masters, Proxy)> {
@@ -24,7 +24,7 @@ async fn ask(client: &mut Raw, line: &str) -> Reply {
     reply
 }
 
-/// The first reply that is no error.
+/// Returns the first reply that is not an error.
 async fn in_the_end(proxy: &Proxy, line: &str) -> Reply {
     eventually(line, || async {
         let reply = proxy.raw().await.ask(&words(line)).await;
@@ -75,7 +75,7 @@ async fn a_value_that_is_deleted_on_all_masters_is_absent() {
     assert!(code == Some(0) && said.contains("All masters had lost what it held"), "{said}");
 }
 
-/// It may have what the others have lost.
+/// The third master may have the value that the others have lost.
 #[tokio::test]
 async fn a_value_that_two_masters_have_lost_waits_for_the_third() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -126,7 +126,7 @@ async fn a_string_without_its_stamp_on_one_master_gets_it_back() {
     }
 }
 
-/// No proxy that counts votes for it would be asked.
+/// `settle` would not ask the proxies that count votes for it.
 #[tokio::test]
 async fn a_lock_that_a_quorum_holds_stays() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -143,7 +143,7 @@ async fn a_lock_that_a_quorum_holds_stays() {
     assert_eq!(ask(&mut client, "GET lock").await, Reply::bulk("token"));
 }
 
-/// Of a lock that somebody else wrote, with an end, it is not known when votes for it do not count any more.
+/// For a lock with a TTL that somebody else wrote, it is unknown when votes for it stop counting.
 #[tokio::test]
 async fn what_is_left_of_locks_of_others_is_removed_when_somebody_says_so() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -161,7 +161,7 @@ async fn what_is_left_of_locks_of_others_is_removed_when_somebody_says_so() {
     }
 }
 
-/// A key that cannot be settled is with one operation at a time, and not with more and more.
+/// A key that cannot be settled occupies one operation at a time, not more and more.
 #[tokio::test]
 async fn a_key_that_cannot_be_settled_does_not_pile_up() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -180,7 +180,7 @@ async fn a_key_that_cannot_be_settled_does_not_pile_up() {
     assert!(in_flight <= 2, "{in_flight}");
 }
 
-/// What somebody has done to a stamp. The documentation says what happens when it was deleted: all else comes to the same.
+/// Ways to spoil a stamp. The documentation says what happens when one is deleted; the others have the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoiled {
     Deleted,
@@ -215,7 +215,7 @@ impl Spoiled {
         assert!(!reply.is_error(""), "{reply:?}");
     }
 
-    /// Two keys of its own.
+    /// Returns two keys that no other way uses.
     fn keys(self) -> [String; 2] {
         [format!("list:{self:?}"), format!("string:{self:?}")]
     }
@@ -236,7 +236,7 @@ async fn spoil(masters: &Masters, client: &mut Raw, count: usize) {
     }
 }
 
-/// All masters have a stamp that says that they hold the same.
+/// Waits until all masters have a stamp that says that they hold the same.
 async fn stamps_are_whole(masters: &Masters, key: &str) {
     eventually(&format!("all masters have the same stamp of {key}"), || async {
         let mut accepted = Vec::new();
@@ -265,7 +265,7 @@ async fn a_master_whose_stamps_were_overwritten_is_not_behind_for_good() {
     }
 }
 
-/// Where the masters differ, somebody may be about to make them the same: then a client may have to try again.
+/// Where the masters differ, an operation may be about to make them agree, so a client may have to retry.
 #[tokio::test]
 async fn keys_whose_stamps_were_overwritten_are_not_stuck() {
     const LINES: [&str; 6] = ["GET", "APPEND y", "SET z", "EXPIRE 1000", "GETDEL", "SET x"];
@@ -302,7 +302,7 @@ async fn settle_makes_stamps_whole_that_were_overwritten() {
     }
 }
 
-/// What two other keys have in common is nothing that could be told of this one.
+/// The state that two other keys share says nothing about this key.
 #[tokio::test]
 async fn the_stamp_of_a_group_in_the_place_of_another_key_s_does_not_keep_proxies_busy() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -334,8 +334,8 @@ async fn the_stamp_of_a_group_in_the_place_of_another_key_s_does_not_keep_proxie
     }
 }
 
-/// One that is asked has forgotten what it holds, as if the stamps had been deleted. Nobody can tell then whether a string is
-/// a lock.
+/// One of the masters asked no longer knows what it holds, as if its stamps had been deleted. It is then unknown
+/// whether a string is a lock.
 #[tokio::test]
 async fn a_master_is_admitted_beside_stamps_that_were_overwritten() {
     let Some((mut masters, proxy)) = three_masters() else { return };
@@ -360,7 +360,7 @@ async fn a_master_is_admitted_beside_stamps_that_were_overwritten() {
     }
 }
 
-/// Beside a lock there is none.
+/// A lock has no stamp.
 #[tokio::test]
 async fn locks_do_not_mind_what_was_written_in_the_place_of_stamps() {
     let Some((masters, proxy)) = three_masters() else { return };

@@ -1,4 +1,4 @@
-//! Settings that change while clients are connected: SIGHUP has them read again, `CONFIG SET` changes one.
+//! Settings that change while clients are connected: SIGHUP rereads them all, `CONFIG SET` changes one.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use support::certificates::Authority;
 use support::{Master, Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
 
-/// A proxy whose settings are in a file.
+/// A proxy with a settings file.
 struct Configured {
     proxy: Proxy,
     file: PathBuf,
@@ -26,7 +26,7 @@ impl Configured {
         Self { proxy, file, _directory: directory }
     }
 
-    /// Writes other settings and has them read.
+    /// Writes new settings and makes the proxy read them.
     async fn change(&self, settings: &str, log_line: &str) {
         std::fs::write(&self.file, settings).expect("written");
         let before = self.proxy.log().len();
@@ -114,7 +114,7 @@ async fn wrong_settings_change_nothing() {
     assert_eq!(client.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
 }
 
-/// The last line is the one that is read.
+/// Operators read the last line.
 #[tokio::test]
 async fn a_broken_settings_file_does_not_end_in_a_line_that_reads_like_success() {
     if target_is_plain_redis() {
@@ -212,7 +212,7 @@ async fn config_set_changes_settings_by_their_own_names_and_by_those_of_redis() 
         assert_eq!(client.ask(&words(line)).await, Reply::ok(), "{line}");
         assert_eq!(parameter(&mut client, name).await, shown, "{line}");
     }
-    // Also in the other worker: nobody knows which one a client comes to.
+    // The other worker, too: a client may land on either one.
     for _ in 0..16 {
         let mut other = proxy.raw().await;
         eventually("a client of either worker needs the password", || {
@@ -230,7 +230,7 @@ async fn config_set_changes_settings_by_their_own_names_and_by_those_of_redis() 
     assert!(!proxy.log().join("\n").contains("hunter2"));
 }
 
-/// The texts are those of a plain Redis, where it has the parameter.
+/// The error texts are those of a plain Redis, where it has the parameter.
 #[tokio::test]
 async fn config_set_refuses_with_redis_s_words() {
     let masters = Masters::start(3);

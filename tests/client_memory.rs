@@ -1,5 +1,5 @@
-//! Clients that take all the memory they can get: all together stay within `--max-memory-clients`, the greediest are
-//! the only ones to notice, and the process gives back what they had.
+//! Clients that take all the memory they can get. Together they stay within `--max-memory-clients`, only the
+//! greediest notice, and the process gives their memory back.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -13,7 +13,7 @@ use support::{Masters, Proxy, Raw, Reply, encode, eventually, target_is_plain_re
 
 const MB: u64 = 1 << 20;
 
-/// A line of `/proc/PID/status`, in bytes.
+/// Returns a field of `/proc/PID/status`, in bytes.
 fn status(proxy: &Proxy, field: &str) -> u64 {
     let path = format!("/proc/{}/status", proxy.id());
     let text = std::fs::read_to_string(path).expect("a running process");
@@ -26,12 +26,12 @@ fn resident(proxy: &Proxy) -> u64 {
     status(proxy, "VmRSS")
 }
 
-/// The most that it ever was.
+/// Returns the peak memory.
 fn peak(proxy: &Proxy) -> u64 {
     status(proxy, "VmHWM")
 }
 
-/// What it holds at rest, once everything has been used that is needed to serve a client.
+/// Returns the memory at rest, once everything that serving a client needs has been used.
 async fn at_rest(proxy: &Proxy) -> u64 {
     let mut client = proxy.raw().await;
     for request in ["SET warm up NX PX 60000", "GET warm", "CLIENT LIST", "INFO", "DEL warm"] {
@@ -40,7 +40,7 @@ async fn at_rest(proxy: &Proxy) -> u64 {
     resident(proxy)
 }
 
-/// "Within 20 % of before" is what is promised.
+/// The promise is "within 20 % of before".
 async fn gives_back(proxy: &Proxy, before: u64) {
     let most = before + before / 5;
     let mut last = 0;
@@ -63,7 +63,7 @@ async fn field(client: &mut Raw, section: &str, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {info}")).parse().expect("a number")
 }
 
-/// Everybody but the proxy's operator has gone.
+/// Waits until only the operator is still connected.
 async fn is_alone(operator: &mut Raw) {
     loop {
         if field(operator, "clients", "connected_clients").await == 1 {
@@ -104,7 +104,7 @@ async fn names_of_clients_fill_the_memory_and_the_list_of_clients() {
     gives_back(&proxy, before).await;
 }
 
-/// Masters cut what listens for all, since they may not owe it so much.
+/// Masters disconnect the proxy's shared subscriber, since they may not buffer that much for it.
 #[tokio::test]
 async fn long_names_of_channels_fill_the_memory_and_cut_subscriptions() {
     if target_is_plain_redis() {
@@ -134,7 +134,7 @@ async fn long_names_of_channels_fill_the_memory_and_cut_subscriptions() {
     gives_back(&proxy, before).await;
 }
 
-/// What nobody reads is not confirmed, and counted all the same.
+/// Names whose subscriptions are not confirmed, because the client reads nothing, count all the same.
 #[tokio::test]
 async fn names_that_wait_for_confirmation_fill_the_memory() {
     if target_is_plain_redis() {
@@ -164,7 +164,7 @@ async fn names_that_wait_for_confirmation_fill_the_memory() {
     gives_back(&proxy, before).await;
 }
 
-/// Each is made when its client has read those before it.
+/// Each list is made once its client has read those before it.
 #[tokio::test]
 async fn lists_of_clients_in_a_transaction_fill_the_memory() {
     if target_is_plain_redis() {
@@ -197,7 +197,7 @@ async fn lists_of_clients_in_a_transaction_fill_the_memory() {
     is_alone(&mut operator).await;
 }
 
-/// One of them alone is within what a transaction may have.
+/// Each of them alone is within the limit for a transaction.
 #[tokio::test]
 async fn transactions_that_nobody_runs_fill_the_memory() {
     if target_is_plain_redis() {
@@ -237,7 +237,7 @@ async fn transactions_that_nobody_runs_fill_the_memory() {
     gives_back(&proxy, before).await;
 }
 
-/// What a client sends that has only begun: whoever has said least may stay.
+/// Unfinished requests: the clients that have sent least may stay.
 #[tokio::test]
 async fn the_greediest_client_goes_first() {
     if target_is_plain_redis() {
@@ -274,7 +274,7 @@ async fn the_greediest_client_goes_first() {
     assert_eq!(field(&mut operator, "stats", "evicted_clients").await, 1);
 }
 
-/// A request that lacks its last byte.
+/// Returns a request that lacks its last byte.
 fn begun(bytes: usize) -> Vec<u8> {
     let mut request = encode(&["SET", "k", &"v".repeat(bytes)]);
     request.pop();
@@ -308,7 +308,7 @@ async fn who_says_no_evict_stays() {
     assert_eq!(spared.ask(&["PING"]).await, Reply::Simple("PONG".into()));
 }
 
-/// They never finish what they have begun, and take 32 kB each meanwhile.
+/// Clients never finish these handshakes, which take 32 kB each meanwhile.
 #[tokio::test]
 async fn half_handshakes_fill_the_memory() {
     if target_is_plain_redis() {
@@ -323,7 +323,7 @@ async fn half_handshakes_fill_the_memory() {
     let mut operator = proxy.raw().await;
     authority.connect(&proxy.tls_address(), None).await.expect("a handshake");
     let before = at_rest(&proxy).await;
-    // The head of a record, of a ClientHello of 16 kB, and the half of that.
+    // The head of a record and of a ClientHello of 16 kB, with half of its body.
     let mut hello = vec![22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb];
     hello.resize(8 << 10, 0);
     let mut clients = Vec::new();
@@ -381,6 +381,6 @@ async fn a_reply_of_100_mb_stays_in_memory() {
         is_alone(&mut operator).await;
         gives_back(&proxy, before).await;
     }
-    // An answer of each master, and the reply.
+    // One answer per master, and the reply.
     assert!(peak(&proxy) < before + 450 * MB, "{} at most", peak(&proxy));
 }

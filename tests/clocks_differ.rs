@@ -1,4 +1,4 @@
-//! Masters whose clocks are seconds apart: registers end by one time of day all the same, whoever votes.
+//! Masters whose clocks are seconds apart: registers expire at one time of day all the same, whichever masters vote.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests measure real time")]
 
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use support::scripts::REDISSON_LOCK;
 use support::{Clock, Master, Masters, Proxy, Raw, Relay, Reply, target_is_plain_redis, words};
 
-/// By how much each clock is ahead: the one in the middle is another one without the last master.
+/// Seconds by which each clock is ahead. Without the last master, a different clock is the one in the middle.
 const AHEAD: [f64; 3] = [0.0, 12.0, 24.0];
 
-/// Less than what the clocks differ by.
+/// Shorter than the difference between the clocks.
 const TTL: Duration = Duration::from_secs(8);
 
 fn masters(ahead: [f64; 3]) -> (Vec<Clock>, Masters) {
@@ -39,7 +39,7 @@ async fn set(raw: &mut Raw, key: &str) -> Instant {
     asked
 }
 
-/// Whether the key is there, as it has to be unless this machine was slow.
+/// Returns whether the key could be checked in time; it must still exist unless this machine was slow.
 async fn is_there(raw: &mut Raw, key: &str, asked: Instant) -> bool {
     let reply = raw.ask(&["GET", key]).await;
     let is_late = asked.elapsed() >= TTL;
@@ -99,7 +99,7 @@ async fn a_proxy_that_starts_when_another_clock_is_in_the_middle_ends_nothing_ea
     }
 }
 
-/// Starts a proxy that finds no note of another one.
+/// Starts a proxy that finds no note by another proxy.
 async fn start_by_itself(masters: &Masters, addresses: &[String]) -> Proxy {
     for master in masters.iter() {
         master.ask(&["DEL", "redlock-proxy:clocks"]).await;
@@ -114,7 +114,7 @@ async fn seconds(raw: &mut Raw) -> i64 {
     parts[0].text().parse().expect("seconds")
 }
 
-/// Two proxies that see different masters, of which the second takes the time to be later by more than the TTL.
+/// Starts two proxies that see different masters. The second believes that it is later, by more than the TTL.
 async fn two_that_disagree(masters: &Masters, networks: &[(Relay, Vec<String>); 2]) -> [Proxy; 2] {
     let founder = Proxy::start(masters, &[]);
     all_vote(&founder).await;
@@ -135,14 +135,14 @@ async fn two_that_disagree(masters: &Masters, networks: &[(Relay, Vec<String>); 
     panic!("each proxy finds what the other one has noted");
 }
 
-/// A lock by script was taken from its holder at once.
+/// A lock taken by script used to be taken from its holder at once.
 #[tokio::test]
 async fn a_proxy_whose_time_is_ahead_takes_no_lock_before_its_time_is_over() {
     if target_is_plain_redis() {
         return;
     }
     let (_clocks, masters) = masters(AHEAD);
-    // The clock in the middle is the earliest without the last master, and the second without the first.
+    // Without the last master, the clock in the middle is the earliest; without the first master, it is the second.
     let networks = [2, 0].map(|left_out| Relay::in_place_of(&masters, left_out));
     let [behind, ahead] = two_that_disagree(&masters, &networks).await;
     let ttl_ms = TTL.as_millis().to_string();
@@ -153,9 +153,9 @@ async fn a_proxy_whose_time_is_ahead_takes_no_lock_before_its_time_is_over() {
     loop {
         match other.ask(&lock("other")).await {
             Reply::Nil => break,
-            // The first knows of nobody else yet.
+            // The first proxy does not know of another one yet.
             Reply::Int(left) => assert!(left <= TTL.as_millis() as i64, "{left}"),
-            // On a busy machine the patience may pass before the two have found out.
+            // On a busy machine, the patience may run out before the two proxies have found each other.
             Reply::Error(error) => {
                 let is_not_done =
                     ["TRYAGAIN", "CLUSTERDOWN"].iter().any(|it| error.starts_with(it));

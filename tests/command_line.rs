@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The built binary, with nothing of ours in its environment.
+/// Returns the built binary, without any of the proxy's variables in its environment.
 fn proxy(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
     command.args(words).stdin(Stdio::null()).env_remove("RUST_LOG");
@@ -20,7 +20,7 @@ fn proxy(words: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end. One that serves where it should have refused to is ended, and fails the test.
+/// Runs a command until it exits. A command that serves when it should have refused is killed and fails the test.
 fn run(mut command: Command) -> Output {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = piped.spawn().expect("the binary runs");
@@ -39,7 +39,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The only line on stderr of a run that has to end with `code`.
+/// Returns the only line on stderr of a run that must exit with `code`.
 fn sentence(command: Command, code: i32) -> String {
     let output = run(command);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -48,7 +48,7 @@ fn sentence(command: Command, code: i32) -> String {
     stderr.trim_end().strip_prefix("redlock-proxy: ").expect(&stderr).to_owned()
 }
 
-/// The settings that `--test-config` prints.
+/// Returns the settings that `--test-config` prints.
 fn settings(command: Command) -> String {
     let output = run(command);
     let line = stdout(&output);
@@ -112,13 +112,13 @@ fn line_with(reader: &mut impl BufRead, text: &str) -> String {
     }
 }
 
-/// `host:port` behind `listening on`, as text.
+/// Returns the `host:port` after `listening on`, as text.
 fn address_in(line: &str) -> String {
     let (_, after) = line.split_once("listening on ").expect(line);
     after.split(|c: char| c.is_whitespace() || c == '"').next().unwrap().to_owned()
 }
 
-/// Waits for what has no event to wait for, such as the end of a process that is not our child.
+/// Polls for a condition that has no event, such as the exit of a process that is not our child.
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
@@ -298,7 +298,7 @@ fn dev_without_redis_server_says_how_to_install_it() {
     assert_eq!(sentence, expected);
 }
 
-/// A `dev` with two masters, the pids of those, and the directory it keeps its files in.
+/// Starts `dev` with two masters. Returns it, the pids of the masters and the directory of its files.
 fn start_dev() -> (Running, Vec<String>, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let mut command = proxy(&["dev", "--masters", "2", "--listen", "127.0.0.1:0"]);
@@ -354,7 +354,7 @@ fn health_is_0_for_a_proxy_and_1_for_silence() {
     assert!(sentence.starts_with(&format!("{address} did not answer: ")), "{sentence}");
 }
 
-/// Answers one client's requests, one for each read, with `replies`; returns what it was sent.
+/// Answers each read from one client with the next of `replies`; returns everything it received.
 fn scripted_server(replies: &'static [&'static str]) -> (String, std::thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -406,7 +406,7 @@ fn the_manual_page_and_completions_know_every_flag() {
     for what in ["man", "bash", "zsh", "fish"] {
         let output = run(proxy(&["generate", what]));
         assert!(output.status.success());
-        // roff writes a dash as `\-`, fish names long flags without them.
+        // roff writes a dash as `\-`; fish completions name long flags without dashes.
         let text = stdout(&output).replace("\\-", "-");
         for flag in &flags {
             let name = flag.trim_matches(|c: char| !c.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! What the proxy asks of the masters: one command for an uncontended claim, one for its release.
+//! Load on the masters: one command for an uncontended claim, one for its release.
 
 mod support;
 

@@ -1,10 +1,11 @@
-//! Two keys whose newest states are on different masters, and on no other: whoever needs both lets masters adopt both.
+//! Two keys whose newest states are each on one master only, a different one for each key. An operation that needs
+//! both keys makes masters adopt both states.
 
 mod support;
 
 use support::{Masters, Proxy, Relay, Reply, encode, eventually, target_is_plain_redis, words};
 
-/// A proxy with a network of its own.
+/// A proxy with its own network.
 struct Way {
     relays: Vec<Relay>,
     proxy: Proxy,
@@ -23,7 +24,7 @@ impl Way {
         self.proxy.raw().await.ask(&words(line)).await
     }
 
-    /// Appends an element on one master only, and dies.
+    /// Appends an element on one master only, then kills the proxy.
     async fn append_on(self, masters: &Masters, only: usize, key: &str, element: &'static str) {
         let is_other = |(at, _): &(usize, &Relay)| *at != only;
         for (_, relay) in self.relays.iter().enumerate().filter(is_other) {
@@ -40,7 +41,7 @@ impl Way {
     }
 }
 
-/// The third master is away, so that the others have to tell.
+/// The remaining master is away, so the other two must supply the states.
 #[tokio::test]
 async fn states_of_two_keys_that_no_master_has_both_of_are_brought_together() {
     if target_is_plain_redis() {

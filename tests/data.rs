@@ -1,4 +1,4 @@
-//! One address for locks and everything else: what is no lock goes to the data Redis, as it is.
+//! One address for locks and everything else: requests that are not about locks go to the data Redis, unchanged.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -7,7 +7,7 @@ mod support;
 use support::users::Settings;
 use support::{Master, Masters, OneAddress, Proxy, Raw, Reply, encode, eventually, words};
 
-/// The most memory that it ever took.
+/// Returns the peak memory.
 fn peak_kib(proxy: &Proxy) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", proxy.id()));
     let text = text.expect("a running process");
@@ -326,7 +326,7 @@ async fn monitor_shows_what_both_are_told_once_and_nothing_that_the_proxy_asks()
             other.reply().await;
         }
     }
-    // New connections ask, and so does who looks after the data Redis.
+    // New connections send this command, and so does the proxy's own connection to the data Redis.
     let asked = it.data.calls("exists").await;
     eventually("the proxy has asked", || async {
         (it.data.calls("exists").await > asked).then_some(())
@@ -419,7 +419,7 @@ async fn half_a_request_is_not_finished_by_somebody_else() {
     let mut other = it.proxy.raw().await;
     assert_eq!(other.ask(&words("EXISTS page")).await, int(0));
     eventually("the half has gone", || async {
-        // Who asks, who looks after it, the other one, and a spare connection.
+        // This query, the proxy's own connection, the other client and a spare connection.
         (it.clients_of_data(&[]).await.len() <= 4).then_some(())
     })
     .await;
@@ -530,7 +530,7 @@ async fn exec_with_too_many_words_discards_a_transaction_of_data() {
                 .is_error("EXECABORT Transaction discarded because of prev")
         );
         assert_eq!(client.ask(&words("EXISTS page")).await, int(0), "{address}");
-        // A subscriber, and after a command that was refused.
+        // The same with a subscriber, and after a rejected command.
         for line in ["HELLO 3", "PSUBSCRIBE news*", "MULTI", "GET page", "GET"] {
             client.ask(&words(line)).await;
         }
@@ -549,7 +549,7 @@ async fn what_changes_the_client_is_refused_in_a_transaction_of_data() {
         client.ask(&words("SET page 1")).await;
         assert!(client.ask(&change).await.is_error("ERR"), "{change:?}");
         assert!(client.ask(&words("EXEC")).await.is_error("EXECABORT"));
-        // The same where the key comes afterwards.
+        // The same if the key comes afterwards.
         client.ask(&words("MULTI")).await;
         client.ask(&change).await;
         assert!(client.ask(&words("SET page 1")).await.is_error("ERR"), "{change:?}");
@@ -706,7 +706,7 @@ async fn a_limited_user_is_not_at_the_data_redis_whom_the_url_names() {
     assert!(!matches!(app.ask(&["EVAL", script, "0"]).await, Reply::Bulk(_)));
 }
 
-/// Over there the number that a client knows is that of somebody else, who was told instead.
+/// On the data Redis, the ID that the client knows is another client's, which received the invalidations instead.
 #[tokio::test]
 async fn invalidations_are_not_redirected_to_a_stranger() {
     let it = OneAddress::start();

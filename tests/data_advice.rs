@@ -1,4 +1,5 @@
-//! What the traffic says of `--lock-keys` and `--lock-channels`: in the log, in the metrics and on the status page.
+//! Advice from the traffic about `--lock-keys` and `--lock-channels`: in the log, in the metrics and on the status
+//! page.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -7,9 +8,9 @@ mod support;
 use support::http::http;
 use support::{Master, Masters, Proxy, Raw, Reply, encode, eventually, scripts, words};
 
-/// Three masters, a data Redis and a proxy that operators can ask. It warns, as every test here expects.
+/// Three masters, a data Redis and a proxy with an admin port. The proxy warns, as every test here expects.
 struct OneAddress {
-    /// It goes first, and so never misses a master.
+    /// Dropped first, so it never misses a master.
     proxy: Proxy,
     admin: String,
     _masters: Masters,
@@ -21,7 +22,7 @@ impl OneAddress {
         Self::start_as(Proxy::start, flags)
     }
 
-    /// Nobody has sent it anything yet, not even to see whether it is ready.
+    /// Starts a proxy that has received nothing yet, not even a readiness check.
     fn untouched(flags: &[&str]) -> Self {
         Self::start_as(|masters, flags| Proxy::unready(&masters.addresses(), flags), flags)
     }
@@ -36,7 +37,7 @@ impl OneAddress {
         Self { proxy, admin, _masters: masters, data }
     }
 
-    /// What the status page says of the patterns.
+    /// Returns the status page's advice about the patterns.
     fn advice(&self) -> Vec<String> {
         let status = http(&self.admin, "GET", "/status.json", "").body;
         let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
@@ -52,14 +53,14 @@ impl OneAddress {
         value as u64
     }
 
-    /// How many lines of the log say all of this.
+    /// Returns the number of log lines that contain all of these parts.
     fn warned(&self, parts: &[&str]) -> usize {
         let says = |line: &&String| parts.iter().all(|part| line.contains(part));
         self.proxy.warnings().iter().filter(says).count()
     }
 
-    /// Waits until the log has told of these keys, which are of a kind of their own: all that was noted before them was
-    /// told no later.
+    /// Waits until the log reports these keys, which have a pattern of their own. Everything noted before them has
+    /// been logged by then.
     async fn tells_of_last(&self, client: &mut Raw) {
         assert_eq!(client.ask(&words("SETNX the.last one")).await, Reply::Int(1));
         self.proxy.tells(&["WARN", "keys like `the.last` are used as locks"]).await;
@@ -87,7 +88,7 @@ async fn keys_that_are_used_as_locks_on_the_data_redis_are_told_once_for_each_pa
     assert_eq!(it.metric("redlock_unguarded_claims_total"), 41);
     assert_eq!(it.advice()[0], job);
     assert_eq!(it.advice().len(), 3);
-    // It stays once, however often that is done.
+    // The pattern is listed once, however many claims follow.
     assert_eq!(client.ask(&words("SET job:1 me NX PX 60000")).await, Reply::Nil);
     assert_eq!(it.metric("redlock_unguarded_claims_total"), 42);
     assert_eq!(it.advice().len(), 3);
@@ -113,7 +114,7 @@ async fn locks_on_the_masters_and_plain_data_are_no_matter() {
         let reply = client.ask(&words(line)).await;
         assert!(!reply.is_error(""), "{line}: {reply:?}");
     }
-    // One that the proxy refuses does nothing anywhere.
+    // A request that the proxy rejects changes nothing anywhere.
     assert!(client.ask(&["SETNX", "refused:1"]).await.is_error("ERR wrong number"));
     assert!(client.ask(&words("EVAL x 2 lock:a refused:2")).await.is_error("CROSSSLOT"));
     it.tells_of_last(&mut client).await;
@@ -146,7 +147,7 @@ async fn scripts_and_transactions_of_locks_are_seen() {
     let mut client = it.proxy.raw().await;
     let release = ["EVAL", scripts::RELEASE, "1", "by-script", "me"];
     assert_eq!(client.ask(&release).await, Reply::Int(0));
-    // Its text never came this way.
+    // The script's text never passed through this proxy.
     let redisson = "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
                     redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; \
                     return redis.call('pttl', KEYS[1]);";
@@ -180,7 +181,7 @@ async fn names_that_have_nothing_in_common_fill_neither_the_log_nor_the_page() {
         let key = format!("{}{}", word(number / 26), word(number % 26));
         claims.extend(encode(&["SETNX", &key, "me"]));
     }
-    // Some are looked at in each second.
+    // The proxy samples some claims in each second.
     let more = "more keys are used as locks, on one Redis only: see all of them";
     eventually("it says that there are more", || async {
         let mut client = it.proxy.raw().await;
@@ -189,7 +190,7 @@ async fn names_that_have_nothing_in_common_fill_neither_the_log_nor_the_page() {
         (it.warned(&[more]) == 1).then_some(())
     })
     .await;
-    // More are shown than are logged, and the page has the last line as well.
+    // The page shows more than the log, and it also has the last line.
     eventually("the page is full", || async {
         let mut client = it.proxy.raw().await;
         client.send(&claims).await;
@@ -213,7 +214,7 @@ async fn names_without_a_word_are_told_by_an_example() {
     assert_eq!(it.proxy.warnings().len(), 2, "{:#?}", it.proxy.warnings());
 }
 
-/// Claims until the log says so: each second with a request counts.
+/// Repeats the requests until the log has such a line: each second with a request counts.
 async fn claims_until(it: &OneAddress, lines: &[&str], parts: &[&str]) {
     eventually(&format!("the log tells {parts:?}"), || async {
         let mut client = it.proxy.raw().await;
@@ -240,7 +241,7 @@ async fn a_pattern_that_matches_nothing_is_told_once_until_it_does() {
     assert_eq!(it.metric("redlock_unmatched_patterns"), 3);
     assert_eq!(it.advice()[0], misspelled);
 
-    // Another pattern matches it, too.
+    // Another pattern matches the key, too.
     let mut client = it.proxy.raw().await;
     assert_eq!(client.ask(&words("SET lock:special:1 me NX PX 60000")).await, Reply::ok());
     assert_eq!(client.ask(&words("PUBLISH free:a 1")).await, Reply::Int(0));
@@ -261,7 +262,7 @@ async fn a_pattern_of_everything_matches_and_leaves_nothing_to_tell() {
     assert_eq!(it.metric("redlock_unmatched_patterns"), 0);
 }
 
-/// The third proxy is there to know when the first two would have told.
+/// The third proxy shows when the first two would have warned.
 #[tokio::test]
 async fn neither_silence_nor_a_probe_is_traffic_and_no_time_is_never() {
     let after = |time: &'static str| {

@@ -1,5 +1,5 @@
-//! What stands behind a request for data: it is answered after it, and a client that goes, or loses the data Redis, leaves
-//! nothing.
+//! Requests behind a request for data: they are answered after it. A client that disconnects, or loses the data
+//! Redis, leaves nothing behind.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -8,7 +8,7 @@ mod support;
 use support::users::Settings;
 use support::{Master, OneAddress, Proxy, Raw, Reply, encode, eventually, words};
 
-/// The bytes that answer `lines` when they are sent at once, up to the end of the last reply.
+/// Returns the bytes that answer `lines` when they are sent at once, up to the end of the last reply.
 async fn answers(address: &str, lines: &[&str]) -> Vec<u8> {
     let mut client = Raw::connect(address).await;
     let bytes: Vec<_> = lines.iter().flat_map(|line| encode(&words(line))).collect();
@@ -20,7 +20,7 @@ async fn answers(address: &str, lines: &[&str]) -> Vec<u8> {
     answers
 }
 
-/// Waits until nobody is connected but who asks.
+/// Waits until the asking client is the only one connected.
 async fn all_have_gone(proxy: &Proxy) {
     eventually("the proxy knows that they have gone", || async {
         let told = proxy.raw().await.ask(&words("INFO clients")).await.text();
@@ -48,7 +48,7 @@ async fn what_makes_another_client_of_one_waits_for_what_was_asked_before() {
     ] {
         let expected = answers(&one.address(), lines).await;
         let answered = answers(it.proxy.address(), lines).await;
-        // They differ in their versions and numbers of clients.
+        // `HELLO` replies differ in the version and the client's ID.
         if !lines.contains(&"HELLO 2") {
             assert_eq!(
                 String::from_utf8_lossy(&answered),

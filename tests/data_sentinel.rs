@@ -9,15 +9,15 @@ use support::followed::{NAME, WATCHFUL, by_tls, data, follow, pair, refused_no_w
 use support::users::Settings;
 use support::{Master, Masters, Proxy, Raw, Reply, Sentinel, encode, eventually, run, words};
 
-/// Three masters for locks, and two Redis for data, one of which follows the other as their sentinel wants it.
+/// Three masters for locks, and two Redis for data, one a replica of the other as their sentinel wants it.
 struct Followed {
-    /// It goes first, and so never misses a master.
+    /// Dropped first, so it never misses a master.
     proxy: Proxy,
     masters: Masters,
     sentinel: Sentinel,
-    /// The master in the beginning.
+    /// The initial master.
     first: Master,
-    /// Its replica then.
+    /// The initial replica.
     second: Master,
 }
 
@@ -26,7 +26,7 @@ impl Followed {
         Self::start_with(&[]).await
     }
 
-    /// With lines of the sentinel's configuration.
+    /// Starts with extra lines in the sentinel's configuration.
     async fn start_with(lines: &[&str]) -> Self {
         let (sentinel, first, second) = pair(lines).await;
         let url = format!("sentinel://{}/{NAME}", sentinel.address());
@@ -35,7 +35,7 @@ impl Followed {
         Self { proxy, masters, sentinel, first, second }
     }
 
-    /// A new client of the proxy takes a lock, whatever the data Redis does.
+    /// Takes a lock as a new client of the proxy, whatever the data Redis does.
     async fn locks(&self, key: &str) {
         let mut client = self.proxy.raw().await;
         assert_eq!(client.ask(&["SET", key, "me", "NX", "PX", "60000"]).await, Reply::ok());
@@ -47,7 +47,7 @@ fn proxy(masters: &Masters, url: &str, flags: &[&str]) -> Proxy {
     Proxy::start(masters, &[&["--data", url, "--lock-keys", "lock:*"], flags].concat())
 }
 
-/// Waits for a line about the data Redis in `INFO redlock` that has all of these.
+/// Waits for a line about the data Redis in `INFO redlock` that contains all of these parts.
 async fn told(proxy: &Proxy, parts: &[&str]) -> String {
     eventually(&format!("INFO redlock tells {parts:?}"), || async {
         let info = proxy.raw().await.ask(&words("INFO redlock")).await.text();
@@ -57,14 +57,14 @@ async fn told(proxy: &Proxy, parts: &[&str]) -> String {
     .await
 }
 
-/// What a new client gets; `None` when its connection is closed instead.
+/// Returns the reply to a new client, or `None` if its connection is closed instead.
 async fn answer(proxy: &Proxy, line: &str) -> Option<Reply> {
     let mut client = proxy.raw().await;
     client.send(&encode(&words(line))).await;
     client.frame_or_end().await.map(|(reply, _)| reply)
 }
 
-/// Tries until somebody is there to do it.
+/// Retries until a master is there to answer.
 async fn done(proxy: &Proxy, line: &str) {
     eventually(line, || async {
         let reply = answer(proxy, line).await?;
@@ -107,7 +107,7 @@ async fn when_the_master_dies_data_goes_to_the_next_and_never_to_the_one_that_co
     told(&it.proxy, &[&format!("address={}/0,state=up,", it.second.address())]).await;
     it.locks("lock:afterwards").await;
 
-    // It takes itself for a master until the sentinel has looked at it for a while.
+    // The instance considers itself a master until the sentinel has watched it for a while.
     it.first.restart_empty();
     let mut seen_as_master = false;
     for round in 0..20 {
@@ -120,7 +120,7 @@ async fn when_the_master_dies_data_goes_to_the_next_and_never_to_the_one_that_co
     assert!(it.second.has("back:19").await);
 }
 
-/// Whether it is a replica; a master must not have the key.
+/// Returns whether the instance is a replica; a master must not have the key.
 async fn follows_or_has(instance: &Master, key: &str) -> bool {
     let mut direct = Raw::connect(&instance.address()).await;
     assert_eq!(direct.ask(&["MULTI"]).await, Reply::ok());
@@ -159,7 +159,7 @@ async fn at_a_failover_clients_with_something_open_at_the_old_master_are_closed(
     }
     let mut locker = it.proxy.raw().await;
     it.proxy.expect_warnings();
-    // It hangs: only the proxy can end what is open there.
+    // The instance hangs: only the proxy can close the connections that are open there.
     it.first.stop();
     for (client, line) in &mut open[3..] {
         client.send(&encode(&words(line))).await;
@@ -301,7 +301,7 @@ async fn a_master_that_has_become_a_replica_gets_no_request() {
     assert_eq!(client.ask(&words("SET page 2")).await, Reply::Simple("QUEUED".into()));
     told(&it.proxy, &["state=up"]).await;
     it.proxy.expect_warnings();
-    // Its sentinel goes on to name it for a while.
+    // Its sentinel keeps naming it for a while.
     assert_eq!(it.second.ask(&words("REPLICAOF NO ONE")).await, Reply::ok());
     follow(&it.first, &it.second).await;
     assert_eq!(client.until_closed().await, b"");
