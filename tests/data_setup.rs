@@ -1,5 +1,5 @@
-//! What a connection to the data Redis has to be brought to before a request, and what happens when it cannot: what one
-//! Redis would answer, and nothing in another database, as another user or in another protocol.
+//! Set-up of a connection to the data Redis before a request, and failures of it. Clients get what one Redis would
+//! answer, and nothing runs in another database, as another user or in another protocol version.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -22,12 +22,12 @@ fn error(reply: &Reply) -> &str {
     text
 }
 
-/// A data Redis says soon that it is busy.
+/// Starts a data Redis that soon reports that it is busy.
 fn impatient() -> Master {
     Master::start_with(&["--busy-reply-threshold", "50"])
 }
 
-/// A script runs on the data Redis until it is killed.
+/// Keeps the data Redis busy with a script until it is killed.
 async fn keep_busy(it: &OneAddress) -> Raw {
     let mut runs = Raw::connect(&it.data.address()).await;
     runs.send(&encode(&["EVAL", "while true do end", "0"])).await;
@@ -132,7 +132,7 @@ async fn what_the_data_redis_does_not_allow_a_user_is_answered() {
     let it = OneAddress::start_with(&settings.flags());
     let mut client = it.proxy.raw().await;
     assert_eq!(client.ask(&words("AUTH app pw")).await, Reply::ok());
-    // Not known there: it is not somebody else instead.
+    // The data Redis does not know this user, and nothing runs as another user instead.
     let unknown = client.ask(&words("SET page 1")).await;
     assert!(unknown.is_error("WRONGPASS"), "{unknown:?}");
     assert_eq!(it.data.ask(&words("EXISTS page")).await, int(0));
@@ -208,7 +208,7 @@ async fn what_a_client_has_said_of_itself_holds_at_the_data_redis() {
         assert_eq!(client.ask(&words("GETEX page")).await, Reply::Nil);
         assert_eq!(it.clients_of_data(&[" name=shop ", flags]).await.len(), 1, "{line}");
     }
-    // A Redis before 7.2 does not know it.
+    // Redis before 7.2 does not know this command.
     assert_eq!(client.ask(&words("CLIENT NO-TOUCH ON")).await, Reply::ok());
     assert_eq!(client.ask(&words("GETEX page")).await, Reply::Nil);
     assert_eq!(client.ask(&words("RESET")).await, Reply::Simple("RESET".into()));
@@ -226,7 +226,7 @@ async fn a_subscriber_that_changes_the_protocol_gets_its_messages_in_the_new_one
         assert_eq!(client.frame().await.1.first(), Some(&b'>'));
         let mut wait = 0;
         client.send(&encode(&words("HELLO 2"))).await;
-        // Messages come before the answer, in the old form, or behind it, in the new one.
+        // Messages arrive before the answer in the old form, or after it in the new one.
         let mut form = b'>';
         while wait < 5 {
             assert_eq!(publisher.ask(&words("PUBLISH news hello")).await, int(1));
@@ -267,7 +267,7 @@ async fn invalidations_end_with_the_protocol_that_has_them() {
     }
 }
 
-/// A Redis that answers `CLIENT SETNAME` only together with the request that follows.
+/// Runs a Redis that answers `CLIENT SETNAME` only together with the request that follows.
 async fn answers_names_late(listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Short requests of many clients travel over one connection to the data Redis, and nobody notices.
+//! Short requests of many clients share one connection to the data Redis, and no client notices.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -7,14 +7,14 @@ mod support;
 use support::users::Settings;
 use support::{Master, OneAddress, Proxy, Raw, Relay, Reply, encode, eventually, words};
 
-/// Connections of clients to the data Redis, by what each has sent last.
+/// Returns the last command on each client connection to the data Redis.
 async fn connections(data: &Master) -> Vec<String> {
     let listed = data.ask(&words("CLIENT LIST TYPE normal")).await.text();
     let last = |line: &str| {
         let word = line.split(' ').find_map(|field| field.strip_prefix("cmd="));
         word.unwrap_or_default().to_owned()
     };
-    // One asks, and one looks after the data Redis for the proxy.
+    // This query's connection, and the proxy's own connection to the data Redis.
     let others = ["client|list", "exists", "hello", "NULL", "client|setinfo"];
     listed.lines().map(last).filter(|cmd| !others.contains(&cmd.as_str())).collect()
 }
@@ -27,7 +27,7 @@ async fn clients(proxy: &Proxy, count: usize) -> Vec<Raw> {
     clients
 }
 
-/// A data Redis behind a relay.
+/// Starts a proxy with a data Redis behind a relay.
 fn behind_relay() -> (OneAddress, Relay) {
     let data = Master::start();
     let relay = Relay::to(&data);
@@ -52,13 +52,13 @@ async fn short_requests_of_many_clients_take_one_connection() {
     assert_eq!(connections(&it.data).await.len(), 4, "the others' and three of their own");
 }
 
-/// Each client knows what it has written, in sizes around the limit for a reply that is shared.
+/// Each client knows what it has written, in sizes around the limit for replies over the shared connection.
 #[tokio::test]
 async fn every_client_gets_its_own_replies() {
     let it = OneAddress::start();
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..24_usize {
-        // What sends long requests has a connection of its own.
+        // A client that sends long requests has its own connection.
         let (mut client, mut writer) = (it.proxy.raw().await, it.proxy.raw().await);
         tasks.spawn(async move {
             for round in 0..60_usize {
@@ -152,7 +152,7 @@ async fn requests_that_come_together_keep_their_order() {
     assert_eq!(client.replies(expected.len()).await, expected);
 }
 
-/// The connection of its own is there before the answer over the shared one.
+/// The client's own connection is ready before the answer arrives over the shared one.
 #[tokio::test]
 async fn a_connection_of_its_own_does_not_overtake_the_shared_one() {
     let (it, relay) = behind_relay();
@@ -189,7 +189,7 @@ async fn databases_and_protocols_do_not_mix() {
                 let key = format!("of:{number}");
                 assert_eq!(client.ask(&["SET", &key, &format!("{round}")]).await, Reply::ok());
                 assert_eq!(client.ask(&words("SELECT 9")).await, Reply::ok());
-                // Nothing is there.
+                // The key does not exist.
                 let nothing = if is_resp3 { "_\r\n" } else { "$-1\r\n" };
                 client.send(&encode(&["GET", &key])).await;
                 assert_eq!(client.frame().await.1, nothing.as_bytes());
@@ -209,8 +209,8 @@ async fn when_the_shared_connection_is_lost_reads_are_asked_again_and_nothing_el
     eventually("a read is asked again", || async { is_asked_again().await.then_some(()) }).await;
 }
 
-/// Whether a read was answered. It may be asked again over a spare connection that is lost in the same moment, which closes
-/// that client.
+/// Returns whether a read was answered. The proxy may retry it over a spare connection that is lost in the same
+/// moment, which closes that client.
 async fn is_asked_again() -> bool {
     let (it, relay) = behind_relay();
     it.proxy.expect_warnings();
@@ -251,7 +251,7 @@ async fn unwanted_replies_stay_away() {
     assert_eq!(client.ask(&words("GET count")).await, Reply::bulk("3"));
 }
 
-/// What a busy data Redis says to one is not what it says to another.
+/// An answer of a busy data Redis to one client is not passed to another.
 #[tokio::test]
 async fn a_busy_data_redis_refuses_each_short_request() {
     let it = OneAddress::start();
@@ -271,7 +271,7 @@ async fn a_busy_data_redis_refuses_each_short_request() {
     assert_eq!(client.ask(&words("GET page")).await, Reply::bulk("1"));
 }
 
-/// `WAIT` is about what the connection has written, and the client has none of its own yet.
+/// `WAIT` refers to writes on its own connection, and the client does not have one yet.
 #[tokio::test]
 async fn wait_counts_the_replicas_that_have_what_short_requests_wrote() {
     let it = OneAddress::start();
@@ -319,7 +319,7 @@ async fn a_user_with_a_login_of_its_own_shares_with_nobody() {
     assert_eq!(connections(&it.data).await.len(), 2);
 }
 
-/// Whatever is short may come in any order and any number; one Redis answers the same.
+/// Short requests may come in any order and number; one Redis gives the same answers.
 #[tokio::test]
 async fn short_requests_are_answered_as_by_one_redis() {
     let (it, one) = (OneAddress::start(), Master::start());

@@ -1,5 +1,5 @@
-//! The connection to the data Redis that is ready for the next client: its first request is there as soon as one Redis
-//! would have it, and it is never worse off than with a new connection.
+//! The spare connection to the data Redis for the next client. The client's first request arrives as soon as it would
+//! at one Redis, and the client is never worse off than with a new connection.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -8,17 +8,17 @@ mod support;
 use support::users::Settings;
 use support::{Master, Masters, OneAddress, Proxy, Raw, Reply, encode, eventually, words};
 
-// `GETEX` is no short request, so it takes a connection of the client's own.
+// `GETEX` is not a short request, so it needs a connection of the client's own.
 
-/// How often a subscriber is overtaken by a message, at most.
+/// Maximum times that a subscriber is overtaken by a message.
 const ROUNDS: usize = 200;
 
 fn int(number: i64) -> Reply {
     Reply::Int(number)
 }
 
-/// Connections on which the proxy has said nothing but its own questions: the one that looks after the data Redis, and
-/// the spare one.
+/// Connections on which the proxy has sent only its own requests: its own connection to the data Redis, and the spare
+/// one.
 const UNUSED: [&str; 1] = [" cmd=exists "];
 
 /// Waits until there is a spare connection with these words in `CLIENT LIST`, and no other.
@@ -31,7 +31,7 @@ async fn spare(it: &OneAddress, parts: &[&str]) {
     .await;
 }
 
-/// Subscribes and does not wait, while another client publishes. Says how often that was not heard.
+/// Subscribes without waiting while another client publishes. Returns how many messages were missed.
 async fn overtaken(it: &OneAddress, greeting: &str, expected: &[&str]) -> usize {
     let mut publisher = it.proxy.raw().await;
     assert_eq!(publisher.ask(&words("PUBLISH news 0")).await, int(0));
@@ -108,7 +108,7 @@ async fn there_is_one_spare_connection_once_a_client_has_used_data() {
     .await;
 }
 
-/// ioredis takes a line that comes along with the confirmation for the answer to something else, and fails.
+/// ioredis mistakes a line that arrives with the confirmation for the answer to another request, and fails.
 #[tokio::test]
 async fn who_begins_to_monitor_is_not_shown_how_a_spare_connection_is_made() {
     let it = OneAddress::start();
@@ -134,7 +134,8 @@ async fn who_begins_to_monitor_is_not_shown_how_a_spare_connection_is_made() {
     }
 }
 
-/// The data Redis closes it while the proxy looks the other way, and the client's request is seen first.
+/// The data Redis closes the connection while the proxy is busy elsewhere, and the proxy sees the client's request
+/// first.
 #[tokio::test]
 async fn a_spare_connection_that_was_closed_costs_nobody_anything() {
     let it = OneAddress::start();

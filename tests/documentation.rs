@@ -1,5 +1,5 @@
-//! The documentation says what the program does: tables are made from the source, texts are looked
-//! up in it, and the transcript of the README is played against a real proxy.
+//! Checks that the documentation matches the program: tables are generated from the source, texts are searched for in
+//! it, and the README's transcript is played against a real proxy.
 #![allow(clippy::unwrap_used, reason = "a broken test set-up should end the test")]
 
 #[path = "documentation/links.rs"]
@@ -58,7 +58,7 @@ fn every_flag_is_explained_with_its_variable_and_default() {
     }
 }
 
-/// `…` stands for what differs from reply to reply.
+/// `…` stands for parts that differ from reply to reply.
 #[test]
 fn every_error_that_is_explained_is_in_the_source() {
     let sent = [errors_in_the_source(), texts::for_operators()].concat();
@@ -125,13 +125,13 @@ fn the_transcript_of_the_page_about_fencing_is_what_happens() {
     assert_plays(&read("docs/fencing.md"), 2);
 }
 
-/// Plays what is typed into `redis-cli` in the transcripts of a page, and as many lines of it at least.
+/// Plays the `redis-cli` commands in the transcripts of a page, which must be at least `at_least`.
 fn assert_plays(page: &str, at_least: usize) {
     let transcripts =
         page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     let mut dev = Dev::start();
     let mut played = 0;
-    // Who reads the page starts it again.
+    // The reader of the page starts it again.
     let mut gone = "nothing yet";
     for entry in transcripts.flat_map(|transcript| transcript.split("$ ").skip(1)) {
         let (command, expected) = entry.split_once('\n').unwrap();
@@ -150,7 +150,7 @@ fn assert_plays(page: &str, at_least: usize) {
 struct Dev {
     process: Child,
     port: String,
-    /// Their ports and process ids.
+    /// The ports and process ids of the masters.
     masters: Vec<(String, String)>,
 }
 
@@ -173,13 +173,13 @@ impl Dev {
                 break rest.split(' ').next().unwrap().to_owned();
             }
         };
-        // The rest is read on, so that the proxy never writes into a closed pipe.
+        // Reads the rest of the output, so that the proxy never writes to a closed pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, port, masters }
     }
 
-    /// Runs a `redis-cli` line of the transcript, with the output a terminal would show. The masters of a page have the
-    /// ports from 7001 on, and its proxy another.
+    /// Runs a `redis-cli` line of the transcript and returns the output that a terminal would show. The page's
+    /// masters have the ports from 7001 on, and its proxy another port.
     fn play(&self, command: &str) -> String {
         let words = command.strip_prefix("redis-cli ").expect("a redis-cli line");
         let (typed, words) = match words.strip_prefix("-p ").and_then(|rest| rest.split_once(' ')) {
@@ -205,7 +205,7 @@ impl Dev {
 
 impl Drop for Dev {
     fn drop(&mut self) {
-        // As Ctrl-C does, so that the masters end as well.
+        // Ends it as Ctrl-C does, so that the masters end as well.
         let _ = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();
         let _ = self.process.wait();
     }
@@ -276,16 +276,16 @@ fn row<'a>(page: &'a str, start: &str) -> &'a str {
     page.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no row {start}"))
 }
 
-/// The texts in the first column of the tables of errors.
+/// Returns the texts in the first column of the error tables.
 fn explained_errors() -> Vec<String> {
     let page = read("docs/errors.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
     let texts = rows.filter_map(|row| row.split("` |").next()).map(|text| text.replace("\\|", "|"));
-    // As `filled_in` does.
+    // `filled_in` does the same.
     texts.map(|text| text.trim_start_matches('-').to_owned()).collect()
 }
 
-/// The string literals of the source that are errors, tests aside.
+/// Returns the string literals of the source that are errors, without those of tests.
 fn errors_in_the_source() -> Vec<String> {
     let mut errors = Vec::new();
     for file in files(&root().join("src"), "rs") {
@@ -303,23 +303,23 @@ fn errors_in_the_source() -> Vec<String> {
     errors
 }
 
-/// With `"a" .. b .. "c"` as the format string `"a{b}c"`.
+/// Turns `"a" .. b .. "c"` into the format string `"a{b}c"`.
 fn lua_as_rust(source: &str) -> String {
     source.replace("\" .. ", "{").replace(" .. \"", "}")
 }
 
-/// The error that a literal is, if it is one, as it reads in the documentation.
+/// Returns the error in a literal as the documentation shows it, if the literal is an error.
 fn error(literal: &str) -> Option<String> {
     let text = filled_in(literal);
     if text.starts_with("Protocol error: ") {
         return Some(format!("ERR {text}"));
     }
     let (code, rest) = text.split_once(' ')?;
-    // A code with nothing but a place to fill in puts errors together whose texts stand elsewhere.
+    // A code with only a placeholder after it builds errors whose texts are elsewhere.
     (CODES.contains(&code) && !matches!(rest, "" | "…")).then_some(text)
 }
 
-/// The first words of our errors, which clients tell them apart by.
+/// The first words of the proxy's errors, by which clients tell them apart.
 const CODES: [&str; 15] = [
     "ERR",
     "LOADING",
@@ -338,19 +338,19 @@ const CODES: [&str; 15] = [
     "WRONGTYPE",
 ];
 
-/// Undoes the line breaks in string literals: `\` at the end of a line.
+/// Removes the line breaks from string literals: `\` at the end of a line.
 fn joined(source: &str) -> String {
     let mut parts = source.split("\\\n");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |joined, part| joined + part.trim_start())
 }
 
-/// Every piece of a line between two quotes. Pieces of code are among them, which does no harm.
+/// Returns every part of a line between two quotes. This includes pieces of code, which does no harm.
 fn literals(source: &str) -> impl Iterator<Item = &str> {
     source.lines().flat_map(|line| line.split('"'))
 }
 
-/// A format string with `…` where something is filled in.
+/// Returns a format string with `…` for each placeholder.
 fn filled_in(text: &str) -> String {
     let mut pieces = text.split('{');
     let mut filled = pieces.next().unwrap_or_default().to_owned();

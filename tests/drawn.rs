@@ -1,4 +1,4 @@
-//! What clients draw at random: of what a quorum holds, and each element that is taken goes to one of them.
+//! Random draws: clients draw only from what a quorum holds, and each popped element goes to one client.
 
 mod support;
 
@@ -14,7 +14,7 @@ async fn ask(client: &mut Raw, line: &str) -> Reply {
     reply
 }
 
-/// The texts of a reply, whatever it is made of.
+/// Returns the texts of a reply of any type.
 fn texts(reply: Reply) -> Vec<String> {
     match reply {
         Reply::Array(items) => items.into_iter().flat_map(texts).collect(),
@@ -53,7 +53,7 @@ async fn all_elements_are_drawn_in_the_end() {
     assert_eq!(scores.iter().filter(|it| *it == "1").count(), 6, "{scores:?}");
 }
 
-/// Masters would do nothing else for minutes.
+/// Masters would be busy with nothing else for minutes.
 #[tokio::test]
 async fn nobody_draws_without_an_end() {
     if target_is_plain_redis() {
@@ -82,7 +82,7 @@ async fn every_key_is_drawn_in_the_end_and_no_other() {
         ask(&mut client, line).await;
     }
     if !target_is_plain_redis() {
-        // No majority has it.
+        // No majority has this key.
         masters[0].ask(&["SET", "stray", "1"]).await;
     }
     let mut drawn = HashSet::new();
@@ -90,7 +90,7 @@ async fn every_key_is_drawn_in_the_end_and_no_other() {
         drawn.extend(texts(ask(&mut client, "RANDOMKEY").await));
     }
     assert_eq!(drawn, HashSet::from(["lock", "list", "text"].map(str::to_owned)));
-    // Among so many stamps of what was deleted, nothing is drawn that is there.
+    // Among this many stamps of deleted keys, a draw finds nothing to return.
     for line in ["DEL lock", "DEL list", "DEL text"] {
         ask(&mut client, line).await;
     }
@@ -138,7 +138,7 @@ async fn each_element_is_popped_once() {
     assert_eq!(popped, expected);
 }
 
-/// One master holds what was there before, under its old stamp.
+/// One master holds the earlier value, under its old stamp.
 #[tokio::test]
 async fn nothing_is_drawn_from_a_master_that_is_behind() {
     if target_is_plain_redis() {
@@ -167,7 +167,7 @@ async fn nothing_is_drawn_from_a_master_that_is_behind() {
     }
 }
 
-/// Whoever only draws leaves no trace.
+/// Drawing without popping leaves no trace.
 #[tokio::test]
 async fn who_only_draws_writes_nothing() {
     if target_is_plain_redis() {
@@ -185,7 +185,7 @@ async fn who_only_draws_writes_nothing() {
     assert_eq!(stamps(&masters).await, before);
 }
 
-/// Once all have it.
+/// Returns the masters' stamps once all are the same.
 async fn stamps(masters: &Masters) -> Vec<Reply> {
     support::eventually("all have the same stamp", || async {
         let mut stamps = Vec::new();

@@ -1,11 +1,11 @@
-//! Scripts that never end keep masters busy, and whatever else runs on this machine: so this has a file of
-//! its own.
+//! Scripts that never end. They keep masters, and everything else on this machine, busy, so these tests have a file
+//! of their own.
 
 mod support;
 
 use support::{Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis};
 
-/// Masters that are busy with a script that never ends are freed by `SCRIPT KILL`, unless it has written.
+/// `SCRIPT KILL` frees masters that are busy with an endless script, unless the script has written.
 #[tokio::test]
 async fn a_script_that_never_ends_is_killed_on_all_masters() {
     if target_is_plain_redis() {

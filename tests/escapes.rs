@@ -1,7 +1,7 @@
-//! Programs that try to get out: a generator puts together what an attacker would do to the globals of a script,
-//! and what it would do with the real `redis` then. Nobody sees the secret, and the masters stay as they are.
+//! Programs that try to escape. A generator combines attacks on the globals of a script with uses of the real
+//! `redis`. The secret never shows, and the masters stay as they are.
 //!
-//! `REDLOCK_ESCAPES_SEED` runs what a failure has printed again; `REDLOCK_ESCAPES` says how many programs, of some four
+//! `REDLOCK_ESCAPES_SEED` replays a failure's seed; `REDLOCK_ESCAPES` sets the number of programs, with about four
 //! attempts each.
 
 mod support;
@@ -13,7 +13,7 @@ use support::{Masters, Proxy, Raw, Reply, encode, setting, target_is_plain_redis
 const SECRET: &str = "the-launch-code";
 const CANARY: &str = "alive";
 
-/// Who tries. The last may read and write everything, but `flushall` and its like are for nobody.
+/// The attackers. The last one may read and write everything, but nobody may use `flushall` and its like.
 const USERS: [&str; 3] = [
     "alice on >pw ~lock:* +@read +@scripting +@transaction",
     "bob on >pw ~lock:* +@all",
@@ -72,7 +72,7 @@ async fn a_limited_user_s_script_escapes_its_rules() {
 /// Programs of a user that are sent at once.
 const BATCH: u64 = 25;
 
-/// Sends them all; the error tells which has shown the secret, or that hardly any has run to its end.
+/// Sends all requests. The error names the one that showed the secret, or says that hardly any ran to its end.
 async fn try_all(client: &mut Raw, requests: &[Vec<String>]) -> Result<(), String> {
     let mut ended = 0;
     let bytes: Vec<u8> = requests.iter().flat_map(|request| encode(request)).collect();
@@ -88,11 +88,11 @@ async fn try_all(client: &mut Raw, requests: &[Vec<String>]) -> Result<(), Strin
     if 2 * ended < requests.len() { Err(format!("only {ended} of {requests:#?}")) } else { Ok(()) }
 }
 
-/// One of the ways to run it.
+/// Returns one of the ways to run the program.
 fn requests(rng: &mut Rng, text: &str) -> Vec<Vec<String>> {
     let request = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let sha = sha1_smol::Sha1::from(text).hexdigest();
-    // Those of one key wait for each other.
+    // Requests for one key wait for each other.
     let key = &format!("lock:{}", rng.u8(10..99));
     let eval = request(&["EVAL", text, "1", key, "get", "secret"]);
     match rng.u8(0..6) {
@@ -113,8 +113,8 @@ fn requests(rng: &mut Rng, text: &str) -> Vec<Vec<String>> {
     }
 }
 
-/// A few attempts one after the other, each of which leaves behind what it has changed. Addresses, which are different
-/// on every master, are left out of what it answers.
+/// Returns a program of a few consecutive attempts, each of which keeps the changes of those before it. The answer
+/// omits addresses, which differ on every master.
 fn program(rng: &mut Rng, may_do_everything: bool) -> String {
     let mut text = "local out,redis0,gsub,tostring={},redis,string.gsub,tostring ".to_owned();
     for _ in 0..rng.u8(1..8) {
@@ -124,7 +124,7 @@ fn program(rng: &mut Rng, may_do_everything: bool) -> String {
         };
         text += &format!("pcall(function() {sabotage} end) ");
         if rng.bool() {
-            // Without a function around it, to its own locals.
+            // Outside a function, where it reaches the program's own locals.
             text += &format!("{} ", assignment(rng));
         }
         let words = if may_do_everything { pick(rng, FOR_NOBODY) } else { pick(rng, NOT_FOR_THEM) };
@@ -137,7 +137,7 @@ fn program(rng: &mut Rng, may_do_everything: bool) -> String {
     text + "return table.concat(out,' ')"
 }
 
-/// A name that is given another value, or none, and a way that goes by this name.
+/// Returns a name that is assigned another value, or none, and a way that uses this name.
 fn unset_and_used(rng: &mut Rng) -> (String, String) {
     let (name, way) = *rng.choice(&WAYS_BY_NAME).expect("there are some");
     let value = if rng.bool() { "nil".to_owned() } else { value(rng) };
@@ -159,7 +159,7 @@ const WAYS_BY_NAME: [(&str, &str); 6] = [
     ("getmetatable", "_G.getmetatable(redis).__index"),
 ];
 
-/// What a script could do to what is around it.
+/// Returns an attack on the environment of a script.
 fn sabotage(rng: &mut Rng) -> String {
     let (table, name, value) = (pick(rng, TABLES), pick(rng, NAMES), value(rng));
     match rng.u8(0..9) {
@@ -201,7 +201,7 @@ fn value(rng: &mut Rng) -> String {
     }
 }
 
-/// An expression that might be the real `redis`.
+/// Returns an expression that might be the real `redis`.
 fn way(rng: &mut Rng, depth: u8) -> String {
     if depth == 0 {
         return pick(rng, ROOTS).to_owned();
@@ -305,7 +305,7 @@ const NAMES: &[&str] = &[
     "acl_check_cmd",
 ];
 
-/// What our own Lua calls.
+/// Functions that the proxy's own Lua calls.
 const FUNCTIONS: &[&str] = &[
     "string.find",
     "string.lower",
@@ -335,7 +335,7 @@ const FUNCTIONS: &[&str] = &[
     "next",
 ];
 
-/// Texts that end the function they are put into, or look as if they did.
+/// Texts that end the function around them, or look as if they did.
 const BREAKS: &[&str] = &[
     "end return redis --",
     "end return function() return redis",
@@ -391,7 +391,8 @@ fn pick<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
     from[rng.usize(..from.len())]
 }
 
-/// What a plain Redis 7.0 dies of, raised and returned; here it is an error, and the same one from all masters.
+/// These values crash a plain Redis 7.0 when raised or returned. The proxy reports an error, the same from all
+/// masters.
 #[tokio::test]
 async fn values_that_end_one_redis_are_errors_here() {
     if target_is_plain_redis() {

@@ -1,5 +1,5 @@
-//! One client floods a worker, and the others must hardly notice: turns are short, what is long comes in slices,
-//! and a busy proxy does not take its masters for silent.
+//! One client floods a worker, and the others must hardly notice: turns are short, long work comes in slices, and a
+//! busy proxy does not take its masters for silent.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use support::{Masters, Proxy, Raw, Reply, encode, eventually, target_is_plain_redis, words};
 
-/// A client that sends the same request again and again, as fast as it is answered, until this is dropped.
+/// A client that repeats the same request as fast as it is answered, until this is dropped.
 struct Flood {
     ends: Arc<AtomicBool>,
     socket: TcpStream,
@@ -50,7 +50,7 @@ fn cloned(socket: &TcpStream) -> TcpStream {
     socket.try_clone().expect("a file descriptor")
 }
 
-/// How many requests the proxy has read.
+/// Returns the number of requests that the proxy has read.
 async fn requests(client: &mut Raw) -> u64 {
     field(client, "stats", "total_commands_processed").await
 }
@@ -61,7 +61,7 @@ async fn field(client: &mut Raw, section: &str, name: &str) -> u64 {
     value.and_then(|count| count.trim().parse().ok()).expect("INFO counts it")
 }
 
-/// A worker answered thousands of `INFO`s before it looked at its sockets again.
+/// A worker used to answer thousands of `INFO`s before it returned to its sockets.
 #[tokio::test]
 async fn a_flood_of_info_keeps_the_worker_from_its_sockets() {
     if target_is_plain_redis() {
@@ -106,7 +106,7 @@ async fn a_pipeline_of_long_replies_gets_stuck() {
     }
 }
 
-/// A worker ended 60,000 subscriptions in one go, and looked at nothing else meanwhile.
+/// A worker used to end 60,000 subscriptions in one go, and did nothing else meanwhile.
 #[tokio::test]
 async fn a_reset_of_many_subscriptions_holds_everybody_up() {
     if target_is_plain_redis() {
@@ -136,7 +136,7 @@ fn confirmation(name: &str, count: i64) -> Reply {
     Reply::Array(vec![Reply::bulk("subscribe"), Reply::bulk(name), Reply::Int(count)])
 }
 
-/// The number in a confirmation.
+/// Returns the number in a confirmation.
 fn confirmed(reply: &Reply, word: &str) -> i64 {
     match reply {
         Reply::Array(items) => match items.as_slice() {
@@ -150,7 +150,7 @@ fn confirmed(reply: &Reply, word: &str) -> i64 {
     }
 }
 
-/// The vote timeout is long, for machines that are busy themselves: what failed took seconds, or broke links.
+/// The vote timeout is long, for machines that are busy themselves: the failures took seconds, or broke links.
 #[tokio::test]
 async fn claims_fail_beside_a_flood() {
     if target_is_plain_redis() {
@@ -203,7 +203,7 @@ async fn claims_fail_beside_a_flood() {
     assert_eq!(proxy.log().into_iter().find(is_silent), None);
 }
 
-/// How often a command has been done, by `INFO commandstats`.
+/// Returns how often a command has been executed, according to `INFO commandstats`.
 async fn calls(client: &mut Raw, command: &str) -> u64 {
     let info = client.ask(&["INFO", "commandstats"]).await.text();
     let head = format!("cmdstat_{command}:calls=");
@@ -211,7 +211,7 @@ async fn calls(client: &mut Raw, command: &str) -> u64 {
     line.map_or(0, |count| count.parse().expect("a number"))
 }
 
-/// All of them were answered before anybody else was, also if nobody reads the replies.
+/// All replies used to be produced before any other client got one, even if nobody read them.
 #[tokio::test]
 async fn exec_answers_thousands_of_infos_in_one_go() {
     const INFOS: usize = 10_000;
@@ -237,7 +237,7 @@ async fn exec_answers_thousands_of_infos_in_one_go() {
     assert!(replies.iter().all(|reply| reply.text().contains("redis_version:")));
 }
 
-/// What is answered late must not tell of what came later.
+/// A reply that is sent late must not show later changes.
 #[tokio::test]
 async fn replies_of_a_transaction_tell_of_what_comes_after_them() {
     if target_is_plain_redis() {
@@ -292,7 +292,7 @@ async fn replies_of_a_transaction_tell_of_what_comes_after_them() {
     }
 }
 
-/// All of its texts.
+/// Returns all texts in a reply.
 fn said(reply: &Reply) -> String {
     match reply {
         Reply::Array(items) => items.iter().map(said).collect::<Vec<_>>().join(" "),

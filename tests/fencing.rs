@@ -1,5 +1,5 @@
-//! The page about fencing, tried out: its statements run on a real PostgreSQL, and a holder whose lease has ended is refused
-//! by the table.
+//! The fencing page, tested: its statements run on a real PostgreSQL, and the table rejects a holder whose lease has
+//! ended.
 #![allow(clippy::unwrap_used, reason = "a broken test set-up should end the test")]
 
 mod support;
@@ -26,7 +26,7 @@ async fn who_works_on_beyond_its_lease_is_refused_by_the_table() {
 
     let slow_fence = hold(&mut slow, "slow", "200").await;
     assert_eq!(database.run(begin, &[("fence", slow_fence)]), "10\nUPDATE 1");
-    // It pauses now, and does not see that its lease ends.
+    // The holder pauses now, and does not notice that its lease ends.
     let fence = hold(&mut next, "next", "60000").await;
     assert!(fence > slow_fence, "{fence} after {slow_fence}");
     assert_eq!(database.run(begin, &[("fence", fence)]), "10\nUPDATE 1");
@@ -51,7 +51,7 @@ async fn hold(client: &mut MultiplexedConnection, token: &str, ttl_ms: &str) -> 
     int(client, &["INCR", "fence:stock"]).await
 }
 
-/// The blocks of SQL on the page, in its order.
+/// Returns the SQL blocks of the page, in order.
 fn statements() -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fencing.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -59,7 +59,7 @@ fn statements() -> Vec<String> {
     blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// A PostgreSQL of our own, which only its socket leads to.
+/// A private PostgreSQL, reachable only by its socket.
 struct Postgres {
     server: Child,
     directory: TempDir,
@@ -101,7 +101,7 @@ impl Postgres {
         self.psql(statement, variables).unwrap_or_else(|why| panic!("{statement}: {why}"))
     }
 
-    /// What `psql` prints for these statements: rows, and what a change has done.
+    /// Returns what `psql` prints for these statements: rows, and the results of changes.
     fn psql(&self, statements: &str, variables: &[(&str, i64)]) -> Result<String, String> {
         let mut psql = Command::new("psql");
         psql.args(["-X", "-A", "-t", "-U", "fencing", "-d", "postgres", "-v", "ON_ERROR_STOP=1"]);
@@ -111,7 +111,7 @@ impl Postgres {
         }
         let psql = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut psql = psql.expect(INSTALL);
-        // Who cannot connect does not read either.
+        // If `psql` cannot connect, it does not read either.
         let _ = psql.stdin.take().unwrap().write_all(statements.as_bytes());
         let output = psql.wait_with_output().unwrap();
         match output.status.success() {
@@ -123,7 +123,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // It ends at once, with all its processes.
+        // SIGQUIT ends it at once, with all its processes.
         let pid = self.server.id().to_string();
         let _ = Command::new("kill").args(["-QUIT", &pid]).status();
         let _ = self.server.wait();
@@ -132,7 +132,8 @@ impl Drop for Postgres {
 
 const INSTALL: &str = "PostgreSQL is missing: scripts/install-missing postgresql";
 
-/// One of PostgreSQL's own programs: Debian keeps them beside each other by version. It refuses to run as root.
+/// Returns a command for one of PostgreSQL's own programs, which Debian keeps next to each other by version. It
+/// refuses to run as root.
 fn program(name: &str) -> Command {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let installed = versions.map(|version| version.unwrap().path().join("bin").join(name));
@@ -146,7 +147,7 @@ fn program(name: &str) -> Command {
     command
 }
 
-/// Who runs it when we are root: the user of Debian's package.
+/// Returns the user to run it as if the tests run as root: the one of Debian's package.
 fn somebody() -> Option<(u32, u32)> {
     let id = |arguments: &[&str]| {
         let output = Command::new("id").args(arguments).output().unwrap();

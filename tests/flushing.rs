@@ -1,4 +1,4 @@
-//! `FLUSHDB` and `FLUSHALL` have one place among all that clients do, whatever masters are away meanwhile.
+//! `FLUSHDB` and `FLUSHALL` have one place in the order of all operations, whichever masters are away meanwhile.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -25,14 +25,14 @@ use tokio::time::Instant;
 
 const FLAGS: [&str; 3] = ["--allow-flush", "--vote-timeout", "100ms"];
 
-/// What the words of a flush have in them once its counter is chosen: 16 digits, until the year 2286.
+/// Beginning of the counter in the words of a flush once it is chosen: 16 digits, until the year 2286.
 const COUNTER: &str = "$16\r\n1";
 
 async fn ask(client: &mut Raw, line: &str) -> Reply {
     client.ask(&words(line)).await
 }
 
-/// The answer, once it is none that says to try again.
+/// Returns the first answer that does not ask for a retry.
 async fn answer(client: &mut Raw, line: &str) -> Reply {
     for _ in 0..100 {
         let reply = ask(client, line).await;
@@ -44,7 +44,7 @@ async fn answer(client: &mut Raw, line: &str) -> Reply {
     panic!("{line} is never answered");
 }
 
-/// What all masters hold, or do not: nothing but the keys of the proxies, and those of these names.
+/// Waits until all masters hold exactly these keys, apart from the proxies' own.
 async fn all_hold(masters: &Masters, expected: &[&str]) {
     eventually("all masters hold the same", || async {
         for master in masters.iter() {
@@ -67,7 +67,7 @@ async fn all_hold(masters: &Masters, expected: &[&str]) {
     .await;
 }
 
-/// What is there before it is flushed.
+/// Sets the keys that exist before the flush.
 async fn fill(client: &mut Raw) {
     for line in ["SET text before", "RPUSH list a b", "INCR count", "SET lock before NX PX 600000"]
     {
@@ -81,10 +81,11 @@ async fn nothing_rises_again_on_a_master_that_was_away() {
         return;
     }
     let masters = Masters::start(3);
-    // What is sent to a stopped master waits there, and is done once it goes on.
+    // Requests to a stopped master wait there, and are executed once it continues.
     let (relay, proxy) = Relay::between(&masters, 2, &FLAGS);
     let mut client = proxy.raw().await;
-    // Nobody comes back to this database, and it has no stamps: where those differ, masters are asked, and told of the flush.
+    // No client comes back to this database, and it has no stamps. Where stamps differ, masters are asked, and told
+    // of the flush.
     assert_eq!(ask(&mut client, "SELECT 5").await, Reply::ok());
     assert_eq!(ask(&mut client, "SET lock before NX PX 600000").await, Reply::ok());
     assert_eq!(ask(&mut client, "SELECT 0").await, Reply::ok());
@@ -103,7 +104,7 @@ async fn nothing_rises_again_on_a_master_that_was_away() {
     relay.heal();
     proxy.knows(2, "state", "voter").await;
     masters[0].stop();
-    // The one that has missed the flush is needed now.
+    // The master that missed the flush is needed now.
     assert_eq!(answer(&mut client, "INCR count").await, Reply::Int(2));
     for (line, expected) in [
         ("GET text", Reply::Nil),
@@ -125,7 +126,7 @@ async fn nothing_rises_again_on_a_master_that_was_away() {
     assert_eq!(answer(&mut client, "GET lock").await.text(), "after");
 }
 
-/// The proxy dies when one master has done its flush. Another proxy has none of it, or all.
+/// The proxy dies when one master has executed its flush. Another proxy sees none of the flush, or all of it.
 #[tokio::test]
 async fn a_flush_whose_proxy_dies_in_the_middle_happens_everywhere() {
     if target_is_plain_redis() {
@@ -152,7 +153,7 @@ async fn a_flush_whose_proxy_dies_in_the_middle_happens_everywhere() {
     while !was_gone {
         match answer(&mut client, "GET text").await {
             Reply::Nil => was_gone = true,
-            // It has not happened yet.
+            // The flush has not happened yet.
             text => assert_eq!(text.text(), "before"),
         }
         assert!(Instant::now() < limit, "the flush stays with one master");
@@ -168,7 +169,8 @@ async fn a_flush_whose_proxy_dies_in_the_middle_happens_everywhere() {
     assert_eq!(answer(&mut client, "INCR count").await, Reply::Int(1));
 }
 
-/// A master gets a flush long after it was answered. What was claimed there since is not a quorum's any more if it goes.
+/// A flush reaches one master long after its client was answered. A lock claimed since then would lose its quorum if
+/// the flush deleted it there.
 #[tokio::test]
 async fn a_flush_that_comes_late_lets_nobody_take_a_lock_twice() {
     if target_is_plain_redis() {
@@ -191,7 +193,7 @@ async fn a_flush_that_comes_late_lets_nobody_take_a_lock_twice() {
     relay.heal();
     for away in 0..3 {
         masters[away].stop();
-        // A bare majority may have it, and one of it be away.
+        // A bare majority may have the lock, and one of these masters may be away.
         let reply = ask(&mut client, "SET fresh theirs NX PX 600000").await;
         assert_ne!(reply, Reply::ok(), "without {away}");
         masters[away].cont();
@@ -217,7 +219,8 @@ async fn a_flush_keeps_what_the_proxies_keep() {
     }
 }
 
-/// The first deletion or release through another proxy was answered `CLUSTERDOWN`: nobody can tell whether it was done before the flush.
+/// The first deletion or release through another proxy used to be answered `CLUSTERDOWN`, because nobody could tell
+/// whether it had been done before the flush.
 #[tokio::test]
 async fn what_is_deleted_through_another_proxy_after_a_flush_is_answered() {
     if target_is_plain_redis() {
@@ -242,7 +245,7 @@ async fn what_is_deleted_through_another_proxy_after_a_flush_is_answered() {
     }
 }
 
-/// What a proxy of another flush's time has left on one master: the others do it before anybody is told of it.
+/// A proxy has flushed one master only. The others must execute the flush before any proxy reports it.
 #[tokio::test]
 async fn a_flush_that_one_master_has_done_is_done_by_all() {
     if target_is_plain_redis() {
@@ -267,13 +270,13 @@ async fn a_flush_that_one_master_has_done_is_done_by_all() {
     }
 }
 
-/// Microseconds since the epoch.
+/// Returns the microseconds since the epoch.
 fn now_us() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.expect("a time").as_micros() as u64
 }
 
-/// All calls so far, of one counter and one queue.
+/// All calls so far, for one counter and one queue.
 type Calls = Rc<RefCell<[Vec<Call>; 2]>>;
 
 fn told(reply: Reply) -> Option<resp::Reply> {
@@ -316,8 +319,8 @@ async fn work(address: String, name: usize, until: Instant, calls: Calls, mut rn
     }
 }
 
-/// Whether one Redis could have told clients what two proxies did. That is not known where nearly everything was unknown at
-/// once: the orders to look at are as good as endless.
+/// Checks whether one Redis could have given the answers of two proxies. The result is unknown if nearly all outcomes
+/// were unknown at once, since the possible orders are then practically endless.
 async fn one_order(seed: u64) -> Result<(), Doubt> {
     let masters = Masters::start(3);
     let proxies = [Proxy::start(&masters, &FLAGS), Proxy::start(&masters, &FLAGS)];
@@ -361,7 +364,7 @@ async fn one_order(seed: u64) -> Result<(), Doubt> {
     Ok(())
 }
 
-/// Most orders that are looked at, in some twenty seconds. Most histories need a tenth of that.
+/// Maximum orders to examine, in about twenty seconds. Most histories need a tenth of that.
 const MOST_ORDERS: usize = 200_000;
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! Calls that name what their user may not, in every way that a client can spell them: with words that are no texts,
-//! zero bytes at which C ends them, options given twice. Nobody sees the secret, and the masters stay as they are.
+//! Calls that name keys their user may not touch, in every spelling that a client has: with words that are not texts,
+//! zero bytes at which C ends them, options given twice. The secret never shows, and the masters stay as they are.
 //!
-//! `REDLOCK_WORDS_SEED` runs what a failure has printed again; `REDLOCK_WORDS` says how many calls.
+//! `REDLOCK_WORDS_SEED` replays a failure's seed; `REDLOCK_WORDS` sets the number of calls.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{Masters, Proxy, Raw, Reply, encode, setting, target_is_plain_redis
 
 const SECRET: &str = "the-launch-code";
 
-/// The last may read and write everything but the proxy's own names; to flush is for nobody.
+/// The last user may read and write everything but the proxy's own names; nobody may flush.
 const USERS: [&str; 3] = [
     "alice on >pw ~lock:* resetchannels &lock:* +@read +@write +@pubsub +@keyspace +@scripting +@transaction",
     "bob on >pw ~lock:* resetchannels &lock:* +@all",
@@ -113,7 +113,7 @@ async fn words_that_are_no_texts_or_end_early_reach_what_is_not_theirs() {
     }
 }
 
-/// At every place of every call, added or in the place of what belongs there.
+/// The word goes to every place of every call, as an extra word or in place of the right one.
 #[tokio::test]
 async fn a_call_with_a_word_that_is_no_text_is_refused() {
     if target_is_plain_redis() {
@@ -141,7 +141,8 @@ async fn a_call_with_a_word_that_is_no_text_is_refused() {
     }
 }
 
-/// A master takes such a name for the subcommand that ends at its zero byte if chance has brought both to one place of its table.
+/// A master takes such a name for the subcommand that ends at its zero byte if both happen to be in one place of its
+/// table.
 #[tokio::test]
 async fn a_subcommand_with_a_zero_byte_is_unknown_to_every_master() {
     if target_is_plain_redis() {
@@ -165,7 +166,7 @@ async fn a_subcommand_with_a_zero_byte_is_unknown_to_every_master() {
     assert_eq!(client.ask(&["EXISTS", "k"]).await, Reply::Int(0));
 }
 
-/// Scripts of the call with one word that is no text.
+/// Returns scripts of the call with one word that is not a text.
 fn with_no_texts(words: &[String]) -> Vec<String> {
     let mut scripts = Vec::new();
     for at in 1..=words.len() {
@@ -180,10 +181,10 @@ fn with_no_texts(words: &[String]) -> Vec<String> {
     scripts
 }
 
-/// Calls that are sent before the masters are looked at.
+/// Calls that are sent before the masters are checked.
 const BATCH: u64 = 25;
 
-/// All that no user here may write, with its value and its end, but for the proxies' own.
+/// All keys that no user here may write, with their values and TTLs, except the proxies' own.
 const OTHERS: &str = "local out = {} for db = 0, 1 do redis.call('select', db) \
     for _, key in ipairs(redis.call('keys', '*')) do \
     if string.sub(key, 1, 14) ~= 'redlock-proxy:' and (db == 1 or string.sub(key, 1, 5) ~= 'lock:') then \
@@ -191,11 +192,11 @@ const OTHERS: &str = "local out = {} for db = 0, 1 do redis.call('select', db) \
     out[#out + 1] = key .. ':' .. value .. ':' .. redis.call('pttl', key) .. ' ' end end end \
     table.sort(out) return table.concat(out)";
 
-/// A key that lives for longer than `--max-ttl` and what is added to it.
+/// A key that lives for longer than `--max-ttl` and its extra time.
 const LONGEST: &str = "for _, key in ipairs(redis.call('keys', '*')) do \
     if redis.call('pttl', key) > 2 * 3600 * 1000 then return key end end";
 
-/// Keys of the types that the calls are about.
+/// Sets keys of the types that the calls use.
 async fn refill(owner: &mut Raw) {
     for line in [
         "DEL lock:l lock:g lock:z lock:p lock:s",
@@ -210,7 +211,7 @@ async fn refill(owner: &mut Raw) {
     }
 }
 
-/// Sends them all; tells which has shown the secret.
+/// Sends all requests; returns the one that showed the secret.
 async fn ask_all(client: &mut Raw, requests: &[Vec<Vec<u8>>]) -> Option<String> {
     let bytes: Vec<u8> = requests.iter().flat_map(|request| encode(request)).collect();
     client.send(&bytes).await;
@@ -218,7 +219,7 @@ async fn ask_all(client: &mut Raw, requests: &[Vec<Vec<u8>>]) -> Option<String> 
     for request in requests {
         let (_, bytes) = client.frame().await;
         let said = String::from_utf8_lossy(&bytes);
-        // A value that the user could name is no secret: `lock:l` has the key's name only.
+        // A value that the user could name is no secret: `lock:l` holds only the key's name.
         if said.contains(SECRET) {
             saw.get_or_insert(format!(
                 "{} answers {said}",
@@ -235,13 +236,13 @@ fn printable(requests: &[Vec<Vec<u8>>]) -> String {
     requests.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// One call, on its own, in a script or after `MULTI`.
+/// Returns one call, on its own, in a script or after `MULTI`.
 fn requests(rng: &mut Rng, theirs: &str) -> Vec<Vec<Vec<u8>>> {
     let line = rng.choice(CALLS).expect("there are some");
     let mut words: Vec<Vec<u8>> =
         support::words(line).into_iter().map(|word| spelled(rng, &word, theirs)).collect();
     if rng.u8(..3) == 0 && words.len() > 4 {
-        // An option, or half of one, once more.
+        // Repeats an option, or half of one.
         let at = rng.usize(3..words.len());
         let again = words[at..(at + rng.usize(1..3)).min(words.len())].to_vec();
         words.splice(at..at, again);
@@ -260,7 +261,7 @@ fn requests(rng: &mut Rng, theirs: &str) -> Vec<Vec<Vec<u8>>> {
 fn spelled(rng: &mut Rng, word: &str, theirs: &str) -> Vec<u8> {
     let mut word = match word {
         "THEIRS" => theirs.to_owned(),
-        // What a master answers to `DUMP` of the string `x`.
+        // A master's answer to `DUMP` of the string `x`.
         "DUMP" => return b"\0\x01x\n\0\"\x80\x86_\xbd\xe8H\xd0".to_vec(),
         other => other.replace("THEIRS", theirs),
     };
@@ -276,7 +277,7 @@ fn spelled(rng: &mut Rng, word: &str, theirs: &str) -> Vec<u8> {
     word
 }
 
-/// The call in Lua, with words that are no texts among its words, and often with many names that end early.
+/// Returns the call in Lua, with words that are not texts among its words, and often with many names that end early.
 fn script(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
     let mut literals: Vec<String> = words.iter().map(|word| literal(word)).collect();
     for at in (1..literals.len()).rev() {

@@ -1,5 +1,5 @@
-//! Masters forget scripts: when they are restarted, or when somebody sends `SCRIPT FLUSH`. Clients do
-//! not notice; a script is sent again with its text.
+//! Masters forget scripts when they restart, or after `SCRIPT FLUSH`. Clients do not notice: the proxy sends the
+//! script again with its text.
 
 mod support;
 
@@ -35,8 +35,8 @@ async fn clients_do_not_notice_that_masters_have_forgotten_scripts() {
     assert!(masters.holding("value", b"2").await >= masters.quorum());
 }
 
-/// A far master cannot run the end of a lock, and the next claim, with the same token, is on its way there before anybody
-/// learns of that.
+/// A distant master cannot run the release of a lock. The next claim, with the same token, is on its way there before
+/// the proxy learns about the failure.
 async fn the_next_lock_outlives(end: &[&str]) {
     let masters = Masters::start(5);
     let (far, addresses) = Relay::in_place_of(&masters, 3);
@@ -48,7 +48,7 @@ async fn the_next_lock_outlives(end: &[&str]) {
         master.holds("lock", "mine").await;
     }
     assert_eq!(masters[3].ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
-    // It learns again how to take a lock, but not how to end one.
+    // The master learns again how to take a lock, but not how to release one.
     while masters[3].get("another").await.is_none() {
         assert_eq!(raw.ask(&take("another", "60000")).await, Reply::Int(1));
     }
@@ -59,7 +59,7 @@ async fn the_next_lock_outlives(end: &[&str]) {
     }
     assert_eq!(raw.ask(&take("lock", "600000")).await, Reply::Int(1));
     far.heal();
-    // What is sent there now comes after whatever the proxy has thought of meanwhile.
+    // Requests sent there now arrive after everything that the proxy has sent meanwhile.
     let is_told = async || (proxy.says_of(3, "deferred_releases").await == "0").then_some(());
     eventually("nothing is left to tell it", is_told).await;
     assert_eq!(raw.ask(&["SET", "behind", "1", "NX", "PX", "60000"]).await, Reply::ok());

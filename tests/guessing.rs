@@ -1,4 +1,4 @@
-//! Whoever guesses passwords is slowed down, and nobody else is.
+//! Clients that guess passwords are slowed down, and no others.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -12,7 +12,7 @@ use support::{Masters, Proxy, Raw, Reply, encode, target_is_plain_redis, words};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// A guesser is watched for so long. Without a limit, thousands of its guesses are answered meanwhile.
+/// How long a guesser is watched. Without a limit, it gets thousands of guesses answered meanwhile.
 const WINDOW: Duration = Duration::from_secs(2);
 
 async fn logged_in(proxy: &Proxy) -> Raw {
@@ -21,7 +21,7 @@ async fn logged_in(proxy: &Proxy) -> Raw {
     client
 }
 
-/// How many replies come within `window`; all of them say that a password is wrong.
+/// Returns the number of replies within `window`; all of them say that a password is wrong.
 async fn refused_within(window: Duration, guesser: &mut Raw) -> usize {
     let mut count = 0;
     let _ = timeout(window, async {
@@ -50,7 +50,7 @@ async fn hundreds_of_thousands_of_passwords_a_second_can_be_tried() {
     let proxy = Proxy::start(&masters, &["--requirepass", "secret", "--vote-timeout", "3s"]);
     let (mut guesser, mut client) = (proxy.raw().await, logged_in(&proxy).await);
     guesser.send(&encode(&["AUTH", "guess"]).repeat(1000)).await;
-    // Others go on meanwhile.
+    // Other clients continue meanwhile.
     for number in 0..100 {
         let claim = words(&format!("SET lock-{number} mine NX PX 60000"));
         assert_eq!(client.ask(&claim).await, Reply::ok());
@@ -79,7 +79,7 @@ async fn every_new_connection_of_a_guesser_begins_anew() {
         })
         .collect();
     tokio::time::sleep(WINDOW).await;
-    // The right password is taken from the same address, and wrong ones do not make it wait for ever.
+    // The right password is accepted from the same address, and wrong ones do not delay it for ever.
     let mut client = logged_in(&proxy).await;
     let tried = denied(&mut client).await;
     assert!((1..500).contains(&tried), "{tried} guesses over 20 connections at a time");
@@ -189,7 +189,7 @@ async fn a_guesser_that_hangs_up_while_it_waits_has_tried_nothing() {
         guesser.send(&encode(&["AUTH", "guess"]).repeat(100)).await;
         assert!(guesser.reply().await.is_error("WRONGPASS"));
     }
-    // Only the one that asks is still there.
+    // Only the asking client is still there.
     let mut left = String::new();
     for _ in 0..1000 {
         left = client.ask(&["INFO", "clients"]).await.text();

@@ -1,25 +1,23 @@
-//! What drivers send on a fresh connection, in the batches they send it, and what each of them
-//! needs to see before it goes on.
+//! The requests that drivers send on a fresh connection, in their batches, and the replies that each driver needs
+//! before it continues.
 //!
-//! An answer that is merely an error can be fatal: ioredis does not start without INFO, redis-py 8
-//! not without RESP3, StackExchange.Redis not without its ECHO, and lettuce gives up on a HELLO
-//! whose `id` is no integer. Every handshake ends with a claim, because the one wrong reply in a
-//! batch shifts all the later ones.
+//! A mere error can be fatal: ioredis does not start without INFO, redis-py 8 not without RESP3, StackExchange.Redis
+//! not without its ECHO, and lettuce gives up on a HELLO whose `id` is not an integer. Every handshake ends with a
+//! claim, because one wrong reply in a batch shifts all later ones.
 
 mod support;
 
 use support::{Masters, Proxy, Raw, Reply, encode, target_is_plain_redis, words};
 
-/// What a driver needs to see.
+/// A reply that a driver needs.
 #[derive(Clone, Copy, Debug)]
 enum Need {
     Ok,
-    /// `CLIENT SETINFO`: OK from a proxy; Redis before 7.2 does not know it, and only a few drivers
-    /// forgive that.
+    /// `CLIENT SETINFO`: OK from a proxy; Redis before 7.2 does not know it, and only a few drivers forgive that.
     Info,
     /// A HELLO map (a flat array in RESP2) for this version, with everything that any driver reads.
     Hello(i64),
-    /// An error that contains this: its words are what the driver goes by.
+    /// An error that contains this: the driver goes by its text.
     Error(&'static str),
     /// The whole INFO text with the fields that drivers parse.
     ServerInfo,
@@ -29,7 +27,7 @@ enum Need {
     Integer,
     Nil,
     Pong,
-    /// An answer of any kind: the driver does without.
+    /// Any answer: the driver does without.
     Any,
 }
 
@@ -39,7 +37,7 @@ type Batch = &'static [(&'static str, Need)];
 
 const NO_MAINT: Need = Error("unknown subcommand");
 
-/// Driver and version, and the batches it waits for one after the other.
+/// Drivers with their versions, and the batches that each sends one after the other.
 const HANDSHAKES: &[(&str, &[Batch])] = &[
     (
         "redis-py 5 to 7",
@@ -260,8 +258,8 @@ async fn every_driver_gets_what_it_needs() {
     }
 }
 
-/// With a password AUTH comes first, alone or inside HELLO, and the rest of the batch is on its way
-/// before it is answered.
+/// With a password, AUTH comes first, alone or inside HELLO. The rest of the batch is on its way before it is
+/// answered.
 #[tokio::test]
 async fn every_driver_can_log_in() {
     let masters = Masters::start(3);
@@ -280,7 +278,7 @@ async fn every_driver_can_log_in() {
     }
 }
 
-/// SE.Redis sends 16 random bytes, and tears the connection down unless exactly these come back.
+/// SE.Redis sends 16 random bytes, and closes the connection unless exactly these come back.
 #[tokio::test]
 async fn echo_is_binary() {
     let masters = Masters::start(3);
@@ -290,7 +288,7 @@ async fn echo_is_binary() {
     assert_eq!(raw.ask(&[b"ECHO", bytes.as_slice()]).await, Reply::Bulk(bytes));
 }
 
-/// Without the password every step of every handshake is refused, each with a reply of its own.
+/// Without the password, every step of every handshake is refused, each with its own reply.
 #[tokio::test]
 async fn strangers_are_refused_step_by_step() {
     let masters = Masters::start(3);
@@ -341,8 +339,8 @@ fn satisfies(reply: &Reply, need: Need) -> bool {
     }
 }
 
-/// A map in RESP3, a flat list in RESP2; `id` and `proto` are integers; neither a replica nor a
-/// cluster.
+/// Whether this is a `HELLO` reply: a map in RESP3, a flat list in RESP2; `id` and `proto` are integers; neither a
+/// replica nor a cluster.
 fn is_hello(reply: &Reply, version: i64) -> bool {
     let is_map = matches!(reply, Reply::Map(_));
     let text = |name| reply.field(name).map(|value| value.text());
@@ -373,7 +371,7 @@ fn is_server_info(reply: &Reply) -> bool {
         && field("connected_slaves") == Some("0")
 }
 
-/// Strictly three numbers: Redis::DistLock dies of `7.0-pr`.
+/// Whether this is exactly three numbers: Redis::DistLock dies of `7.0-pr`.
 fn is_version(version: &str) -> bool {
     let parts: Vec<&str> = version.split('.').collect();
     parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())

@@ -1,4 +1,4 @@
-//! What masters answer at length: walks over all keys come in pages of one master after the other, and what is large is
+//! Large answers of masters: walks over all keys come in pages from one master after the other, and large values are
 //! read from one master at a time, apart from the votes.
 
 mod support;
@@ -14,7 +14,7 @@ use support::{
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// Time is not the point: a busy machine may take its own.
+/// Long timeouts, since these tests are not about time and a machine may be busy.
 const PATIENT: [&str; 2] = ["--vote-timeout", "5s"];
 
 const SET_KEYS: &str = "for i = 1, ARGV[1] do redis.call('set', 'key:' .. i, 'v') end";
@@ -36,7 +36,7 @@ async fn fill(masters: &Masters, keys: usize) -> BTreeSet<String> {
     (1..=keys).map(|i| format!("key:{i}")).collect()
 }
 
-/// Each key is on two of three masters, so that no single one has all of them.
+/// Sets each key on two of three masters, so that no single one has all of them.
 async fn fill_quorums(masters: &Masters, keys: usize) -> BTreeSet<String> {
     let all = fill(masters, keys).await;
     let forget = "for i = ARGV[1], ARGV[2], 3 do redis.call('del', 'key:' .. i) end";
@@ -47,7 +47,7 @@ async fn fill_quorums(masters: &Masters, keys: usize) -> BTreeSet<String> {
     all
 }
 
-/// The cursor, and what is on the page.
+/// Returns the cursor, and the contents of the page.
 fn page(reply: Reply) -> (String, Vec<String>) {
     match reply {
         Reply::Array(parts) => match &parts[..] {
@@ -64,7 +64,7 @@ async fn scan(raw: &mut Raw, cursor: &str, options: &[&str]) -> (String, Vec<Str
     page(raw.ask(&[&["SCAN", cursor], options].concat()).await)
 }
 
-/// Everything from `cursor` to the end; fails when there is none.
+/// Returns everything from `cursor` to the end; fails if there is no end.
 async fn scan_on(raw: &mut Raw, cursor: &str, options: &[&str]) -> BTreeSet<String> {
     let (mut cursor, mut found, mut pages) = (cursor.to_owned(), BTreeSet::new(), 0);
     loop {
@@ -80,7 +80,7 @@ async fn scan_on(raw: &mut Raw, cursor: &str, options: &[&str]) -> BTreeSet<Stri
     }
 }
 
-/// Thousands of keys tell nobody anything.
+/// Compares counts only, since a list of thousands of keys would not help.
 #[track_caller]
 fn assert_all(found: &BTreeSet<String>, all: &BTreeSet<String>) {
     let count = |one: &BTreeSet<String>, other: &BTreeSet<String>| one.difference(other).count();
@@ -179,7 +179,7 @@ async fn a_scan_loses_keys_when_others_come_and_go() {
     assert!(found.is_superset(&all), "{} are missing", all.difference(&found).count());
 }
 
-/// The masters in the order in which they are walked over.
+/// Returns the masters in the order of the walk.
 fn in_order(masters: &Masters) -> Vec<usize> {
     let mut order: Vec<usize> = (0..3).collect();
     order.sort_by_key(|index| masters[*index].port);
@@ -211,7 +211,7 @@ async fn a_master_that_goes_down_during_a_scan_hides_keys() {
     }
 }
 
-/// Each process has an order of its own for its keys.
+/// Each process orders its keys differently.
 #[tokio::test]
 async fn a_cursor_of_a_master_before_its_restart_hides_keys() {
     if target_is_plain_redis() {
@@ -306,7 +306,7 @@ async fn the_rest_of_a_lost_claim_is_listed() {
     assert_eq!(keys.iter().map(Reply::text).collect::<BTreeSet<_>>(), held);
 }
 
-/// Each master has an order of its own: pages of all of them are never alike.
+/// Each master has its own order, so their pages are never alike.
 #[tokio::test]
 async fn pages_of_a_hash_never_agree() {
     let masters = Masters::start(3);
@@ -360,7 +360,7 @@ async fn claim_and_release(proxy: &Proxy, times: usize) {
     }
 }
 
-/// Whoever holds back what asks for all members sees how many masters are asked at the same moment.
+/// Holding back the requests for all members shows how many masters are asked at the same moment.
 #[tokio::test]
 async fn all_masters_are_busy_with_a_large_set_and_nobody_votes() {
     if target_is_plain_redis() {
@@ -423,7 +423,7 @@ async fn what_is_large_is_answered_as_a_plain_redis_does() {
     }
 }
 
-/// Masters keep twenty members in as many orders as there are masters.
+/// Three masters keep twenty members in three different orders.
 #[tokio::test]
 async fn a_set_that_sort_leaves_as_it_is_is_not_answered_as_empty() {
     if target_is_plain_redis() {
@@ -497,7 +497,7 @@ async fn one_client_reads_several_large_things_at_once() {
     }
 }
 
-/// It may still be at it. With another one there might be no quorum.
+/// The first master may still be working on it. If another one were busy too, there might be no quorum.
 #[tokio::test]
 async fn a_master_that_takes_too_long_makes_the_next_one_busy() {
     if target_is_plain_redis() {
@@ -518,7 +518,7 @@ async fn a_master_that_takes_too_long_makes_the_next_one_busy() {
     assert_eq!(members.len(), 50_000);
 }
 
-/// How often masters were asked for a whole set.
+/// Returns how often masters were asked for a whole set.
 async fn sets_read(masters: &Masters) -> usize {
     let mut calls = 0;
     for master in masters.iter() {
@@ -527,14 +527,14 @@ async fn sets_read(masters: &Masters) -> usize {
     calls
 }
 
-/// How many requests the proxy has read.
+/// Returns the number of requests that the proxy has read.
 async fn requests(client: &mut Raw) -> u64 {
     let info = client.ask(&["INFO", "stats"]).await.text();
     let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
     line.and_then(|count| count.trim().parse().ok()).expect("INFO counts requests")
 }
 
-/// Their sessions do not read, because a request waits for the one before it: so they have to be told.
+/// These sessions do not read, because a request waits for the one before it, so they have to be notified.
 #[tokio::test]
 async fn masters_are_busy_for_clients_that_have_gone() {
     if target_is_plain_redis() {
@@ -582,7 +582,7 @@ async fn masters_are_busy_for_clients_that_have_gone() {
     assert_eq!(sets_read(&masters).await, 4, "two masters each for two clients");
 }
 
-/// A reply is as large as no socket's buffers are.
+/// The reply is larger than any socket's buffers.
 #[tokio::test]
 async fn a_client_that_reads_nothing_has_large_things_read_for_it() {
     const ADD_LONG: &str =

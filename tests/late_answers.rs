@@ -1,8 +1,8 @@
-//! Answers that come too late for their claim. A client that was told an error, or nothing, lets go and tries again
-//! with the same token. What it is granted then is its own: nobody else gets that lock when the network delivers at
-//! last what belongs to the attempt before.
+//! Answers that arrive too late for their claim. After an error, or no reply, a client releases and retries with the
+//! same token. A lock granted by the retry is kept: no other client gets it when the network finally delivers the
+//! messages of the earlier attempt.
 //!
-//! TTLs here are ten minutes: a lock that disappears was taken away, it did not run out.
+//! TTLs here are ten minutes: if a lock disappears, it was taken away and did not expire.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -18,16 +18,16 @@ use support::{
 };
 
 const TEN_MINUTES: &str = "600000";
-/// Short beside what the network withholds here.
+/// Short compared to the delays of the network here.
 const FLAGS: [&str; 2] = ["--vote-timeout", "100ms"];
 const VOTE_TIMEOUT: Duration = Duration::from_millis(100);
 /// Longer than a few vote timeouts; a client of one Redis would only notice that it is slow.
 const LONGEST_STALL: Duration = Duration::from_millis(450);
-/// How often each race is run.
+/// Runs of each race.
 const TURNS: usize = 3;
 
-/// The late yes of the first attempt was taken back when it came, and with it what the second one had been granted.
-/// This is what redsync and redlock-py do: claim, error, release, claim.
+/// The late yes to the first attempt used to be taken back on arrival, along with the grant of the second one.
+/// redsync and redlock-py do this: claim, error, release, claim.
 #[tokio::test]
 async fn a_lock_outlives_the_late_answer_to_an_earlier_attempt_with_its_token() {
     let release =
@@ -41,7 +41,8 @@ async fn a_lock_with_a_constant_token_outlives_the_late_answer_to_an_earlier_att
     while_all_links_stall("true", |key, _| ["DEL", key].map(str::to_owned).to_vec()).await;
 }
 
-/// The masters do everything at once, and their answers come when the second attempt has been done as well.
+/// The masters execute everything at once, and their answers arrive when the second attempt has been executed as
+/// well.
 async fn while_all_links_stall(token: &str, let_go: fn(&str, &str) -> Vec<String>) {
     if target_is_plain_redis() {
         return;
@@ -67,7 +68,7 @@ async fn while_all_links_stall(token: &str, let_go: fn(&str, &str) -> Vec<String
     }
 }
 
-/// Claims until it is granted, and lets go of what it may have after each error.
+/// Claims until it is granted, and releases after each error what it may have.
 async fn insist(
     client: MultiplexedConnection,
     key: String,
@@ -89,7 +90,7 @@ async fn insist(
     .await;
 }
 
-/// How many claims each master has done.
+/// Returns the number of claims that each master has executed.
 async fn claims(masters: &Masters) -> Vec<u64> {
     let mut claims = Vec::new();
     for master in masters.iter() {
@@ -102,8 +103,8 @@ fn have_risen_by_two(before: &[u64], now: &[u64]) -> bool {
     before.iter().zip(now).all(|(before, now)| *now >= before + 2)
 }
 
-/// The network has swallowed the first attempt, and the client goes on with another proxy. When the first proxy
-/// made up for it, it took the lock away on all masters.
+/// The network swallows the first attempt, and the client continues with another proxy. The first proxy's roll-back
+/// used to take the lock away on all masters.
 #[tokio::test]
 async fn a_lock_outlives_the_rollback_by_a_proxy_whose_claim_was_swallowed() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -119,8 +120,8 @@ async fn a_lock_outlives_the_rollback_by_a_proxy_whose_claim_was_swallowed() {
     }
 }
 
-/// The first proxy stands still while its claim is answered, and the client goes on with another one. When the first
-/// proxy read the answers, it took the lock away on all masters.
+/// The first proxy stands still while its claim is answered, and the client continues with another one. When the
+/// first proxy read the answers, it used to take the lock away on all masters.
 #[tokio::test]
 async fn a_lock_outlives_the_rollback_by_a_proxy_that_stood_still() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -136,7 +137,7 @@ async fn a_lock_outlives_the_rollback_by_a_proxy_that_stood_still() {
         let release = ["EVAL", RELEASE, "1", &key, "mine"];
         assert_eq!(value(&mut near, &release).await, Ok(Value::Int(1)));
         assert_eq!(claim(&mut near, &key, "mine").await, Ok(Value::Okay));
-        // Whoever stands still for as long as this has missed its deadlines.
+        // A proxy that stands still for this long has missed its deadlines.
         tokio::time::sleep(2 * VOTE_TIMEOUT).await;
         stage.far.cont();
         far.reply().await;
@@ -145,7 +146,8 @@ async fn a_lock_outlives_the_rollback_by_a_proxy_that_stood_still() {
     }
 }
 
-/// An error, then the extension is answered with 1: the client holds the lock. It was taken back all the same.
+/// After an error, the extension is answered with 1, so the client holds the lock. It used to be taken back all the
+/// same.
 #[tokio::test]
 async fn a_lock_that_was_extended_after_an_error_is_kept() {
     confirmed_after_an_error(async |stage, key| {
@@ -155,7 +157,7 @@ async fn a_lock_that_was_extended_after_an_error_is_kept() {
     .await;
 }
 
-/// An error, then `GET` answers the client's token although the masters have had all the time to take it back.
+/// After an error, `GET` returns the client's token although the masters have had plenty of time to take it back.
 #[tokio::test]
 async fn a_lock_that_a_quorum_still_shows_after_an_error_is_kept() {
     confirmed_after_an_error(async |stage, key| {
@@ -172,10 +174,10 @@ async fn a_lock_that_a_quorum_still_shows_after_an_error_is_kept() {
     .await;
 }
 
-/// A claim whose answers are withheld, until the client has been told an error and has asked whether it holds the
-/// lock.
+/// Claims with the answers withheld until the client has received an error and has asked whether it holds the lock.
 async fn confirmed_after_an_error(is_confirmed: impl AsyncFn(&Stage, &str) -> bool) {
-    // Links live on for ten vote timeouts, longer than anybody's patience: what follows the claim reaches the masters.
+    // Links stay up for ten vote timeouts, longer than any client's patience: requests after the claim reach the
+    // masters.
     let Some(stage) = Stage::set(&["--vote-timeout", "200ms"]) else { return };
     let mut far = stage.far.connection().await;
     for turn in 0..TURNS {
@@ -191,8 +193,8 @@ async fn confirmed_after_an_error(is_confirmed: impl AsyncFn(&Stage, &str) -> bo
     }
 }
 
-/// A client pipelines its requests, and the reply to the first takes its time. `OK` for the second arrived when the masters
-/// had ended the lock already.
+/// A client pipelines its requests, and the reply to the first is slow. `OK` for the second used to arrive when the
+/// masters had ended the lock already.
 #[tokio::test]
 async fn a_lock_that_is_told_behind_a_slow_reply_is_kept_for_its_whole_ttl() {
     behind_a_slow_reply(Reply::ok(), async |_| {}, &["SET", "lock", "mine", "NX", "PX", "300"])
@@ -210,8 +212,8 @@ async fn an_extension_that_is_told_behind_a_slow_reply_is_kept_for_its_whole_ttl
     behind_a_slow_reply(Reply::Int(1), claim, &extend).await;
 }
 
-/// The request is sent behind a read of what every master holds another value of: it is read again and again, until they
-/// agree. The masters decide on the request long before.
+/// Sends the request behind a read of a key with a different value on every master. The proxy repeats the read until
+/// they agree. The masters decide on the request long before.
 async fn behind_a_slow_reply(expected: Reply, prepare: impl AsyncFn(&mut Raw), request: &[&str]) {
     if target_is_plain_redis() {
         return;
@@ -242,7 +244,7 @@ async fn behind_a_slow_reply(expected: Reply, prepare: impl AsyncFn(&mut Raw), r
     assert!(keeping >= masters.quorum(), "only {keeping} keep it for as long as its holder");
 }
 
-/// Another client tries again and again.
+/// Lets another client try again and again.
 async fn nobody_else_gets(key: &str, proxy: &Proxy) {
     let mut other = proxy.connection().await;
     for _ in 0..20 {
