@@ -1,5 +1,5 @@
-//! Changes that come too late: a renewal, a deletion or a script that the network held back. What others have done
-//! meanwhile stays, and what should be gone is gone.
+//! Changes that arrive too late: a renewal, a deletion or a script that the network held back. Later changes by other
+//! clients stay, and deleted keys stay deleted.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -12,22 +12,22 @@ use redis::{RedisResult, Value};
 use support::scripts::{EXTEND, REDISSON_LOCK, RELEASE};
 use support::{Proxy, Relay, Reply, Stage, encode, eventually, int, value};
 
-/// Short beside what the network withholds here.
+/// Short compared to the delays of the network here.
 const FLAGS: [&str; 2] = ["--vote-timeout", "100ms"];
 const VOTE_TIMEOUT: Duration = Duration::from_millis(100);
 const MINUTE: &str = "60000";
 const TEN_MINUTES: &str = "600000";
-/// A lock in a hash without an end.
+/// A lock in a hash without a TTL.
 const HOLD_FOR_EVER: &str = "if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end \
                              return redis.call('HSET', KEYS[1], ARGV[1], 1)";
 const PUSH: &str = "return redis.call('RPUSH', KEYS[1], ARGV[1])";
 const PUSH_ONCE: &str = "if redis.call('EXISTS', KEYS[1]) == 1 then return -1 end \
                          return redis.call('RPUSH', KEYS[1], ARGV[1])";
-/// How often each race is run.
+/// Runs of each race.
 const TURNS: usize = 3;
 
-/// A client renews its lock by `SET key token XX PX`, is told an error, and renews it through another proxy. The first
-/// proxy undid its own renewal when the answers came, and the lock ended as if it had never been renewed.
+/// A client renews its lock with `SET key token XX PX`, receives an error, and renews it through another proxy. When
+/// the answers came, the first proxy used to undo its own renewal, and the lock ended as if never renewed.
 #[tokio::test]
 async fn a_renewal_outlives_the_late_answer_to_an_earlier_one_by_another_proxy() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -47,8 +47,8 @@ async fn a_renewal_outlives_the_late_answer_to_an_earlier_one_by_another_proxy()
     }
 }
 
-/// One master never got a renewal by `SET key token XX PX`, and kept the lock as it was before. It was released through
-/// another proxy, which saw the renewed one; what was left became a lock again when another master restarted empty.
+/// One master misses a renewal by `SET key token XX PX`, and keeps the lock as it was before. Another proxy, which
+/// sees the renewed lock, releases it. The leftover used to become a lock again when another master restarted empty.
 #[tokio::test]
 async fn what_a_renewal_has_replaced_is_gone_where_it_was_missed() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -75,8 +75,8 @@ async fn what_a_renewal_has_replaced_is_gone_where_it_was_missed() {
     }
 }
 
-/// All have one token. A renewal, or whatever else replaces a value, is late to two masters, and the next holder has the
-/// lock there by then. It looked the same, and lost its lock.
+/// All clients share one token. A renewal, or another command that replaces a value, is late at two masters, which
+/// have the next holder's lock by then. That lock looked the same, and used to be lost.
 #[tokio::test]
 async fn a_late_change_of_a_value_leaves_the_next_lock_with_an_equal_token_alone() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -96,8 +96,8 @@ async fn a_late_change_of_a_value_leaves_the_next_lock_with_an_equal_token_alone
             (stage.masters.having(key).await == 3).then_some(())
         })
         .await;
-        // It asks for promises first, which names the key alone. What it sends then says what it expects there, and is
-        // held back.
+        // The proxy asks for promises first, and these requests name only the key. Its next requests name the value
+        // expected there, and are held back.
         let caught = stage.relays[1..].iter().map(Relay::caught).sum::<usize>();
         stage.relays[1..].iter().for_each(|relay| relay.hold_back("shared"));
         assert!(
@@ -123,8 +123,8 @@ async fn a_late_change_of_a_value_leaves_the_next_lock_with_an_equal_token_alone
     }
 }
 
-/// `DEL` through a proxy that is slow to two masters; the client gives up and deletes through another proxy. The next
-/// holder lost its lock when the first `DEL` arrived.
+/// `DEL` goes through a proxy that is slow to two masters; the client gives up and deletes through another proxy. The
+/// next holder used to lose its lock when the first `DEL` arrived.
 #[tokio::test]
 async fn a_lock_outlives_a_delayed_deletion_of_the_one_before() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -146,8 +146,8 @@ async fn a_lock_outlives_a_delayed_deletion_of_the_one_before() {
     }
 }
 
-/// An extension is shorter than what is left, and the next command gives the lock ten minutes. The earlier end was told to
-/// the masters after the client had its answer, and came after that command.
+/// An extension is shorter than the time left, and the next command gives the lock ten minutes. The proxy used to
+/// send the earlier expiry to the masters after the client had its answer, so that it arrived after that command.
 #[tokio::test]
 async fn an_expiry_is_not_undone_by_a_shorter_extension_before_it() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -176,8 +176,9 @@ async fn an_expiry_is_not_undone_by_a_shorter_extension_before_it() {
     }
 }
 
-/// One master was late to prolong a lock by a little. Its answer came when another proxy had prolonged it for ten minutes,
-/// if it can without one of the others: the lock was shortened there, and two of three had forgotten about the ten minutes.
+/// One master is late to extend a lock by a little. By the time it answers, another proxy has extended the lock for
+/// ten minutes, with one master missing if it can. The lock used to be shortened there, and two of three masters had
+/// forgotten the ten minutes.
 #[tokio::test]
 async fn a_late_answer_to_a_shorter_extension_shortens_nothing() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -196,7 +197,7 @@ async fn a_late_answer_to_a_shorter_extension_shortens_nothing() {
         .await;
         stage.relays[0].hold_back("slow");
         assert_eq!(int(&mut far, &["EVAL", EXTEND, "1", key, "mine", "1500"]).await, 1);
-        // What makes a register of a lease needs a quorum on which it is the same.
+        // Turning a lease into a register needs a quorum on which it is the same.
         if then == "extend" {
             relay.cut_off().await;
         }
@@ -222,8 +223,8 @@ async fn a_late_answer_to_a_shorter_extension_shortens_nothing() {
     }
 }
 
-/// A claim was on its way to one master for so long that the lock had been prolonged and released elsewhere when it came.
-/// What it left there became a lock again when another master restarted empty.
+/// A claim was on its way to one master for so long that the lock had been extended and released elsewhere when it
+/// arrived. The leftover used to become a lock again when another master restarted empty.
 #[tokio::test]
 async fn a_claim_that_comes_after_its_release_is_no_lock_when_a_master_forgets() {
     let Some(mut stage) = Stage::set(&FLAGS) else { return };
@@ -252,8 +253,8 @@ async fn a_claim_that_comes_after_its_release_is_no_lock_when_a_master_forgets()
     assert_eq!(int(&mut near, &longer).await, 0, "it was released");
 }
 
-/// A lock is released while one master is silent. The others know of it before the silent one is given up: one that
-/// restarts empty then would be given back what the silent one still has.
+/// A lock is released while one master is silent. The others must note it before the silent one is given up.
+/// Otherwise, a master that restarts empty at that moment would recover the lock from the silent one.
 #[tokio::test]
 async fn the_end_of_a_lock_is_noted_while_a_master_is_merely_silent() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -277,8 +278,9 @@ async fn the_end_of_a_lock_is_noted_while_a_master_is_merely_silent() {
     panic!("the end was noted only after the silent master was given up");
 }
 
-/// All have one token. A holder gives its lock back, and where that is done at once the next one takes it. The release
-/// was still on its way to another master, looked who had the token, and ended the next one's lock as well.
+/// All clients share one token. A holder releases its lock, and where that happens at once the next client takes it.
+/// The release was still on its way to another master, where it checked only the token, and used to end the next lock
+/// as well.
 #[tokio::test]
 async fn a_release_ends_one_lock_though_all_have_one_token() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -309,8 +311,8 @@ async fn a_release_ends_one_lock_though_all_have_one_token() {
     }
 }
 
-/// A script is granted without one master, which gets it later, and the key is deleted meanwhile. The script caught up
-/// there, where what it wrote stayed.
+/// A script succeeds without one master, which receives it later, and the key is deleted meanwhile. That master used
+/// to catch up on the script, and its key stayed there.
 #[tokio::test]
 async fn a_deleted_key_does_not_come_back_where_a_script_catches_up() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -333,19 +335,21 @@ async fn a_deleted_key_does_not_come_back_where_a_script_catches_up() {
     }
 }
 
-/// A script takes longer than the vote timeout. The client was told an error, and all masters had done it.
+/// A script takes longer than the vote timeout. The client used to receive an error although all masters had executed
+/// it.
 #[tokio::test]
 async fn a_script_that_is_answered_late_is_answered() {
     late_script(REDISSON_LOCK, [TEN_MINUTES, "mine"], Reply::Nil).await;
 }
 
-/// The same for one that leaves something without an end: an element that was pushed once is there once.
+/// The same for a script that leaves a key without a TTL: an element that was pushed once is there once.
 #[tokio::test]
 async fn a_script_without_ttl_that_is_answered_late_is_answered() {
     late_script(PUSH_ONCE, ["job", "mine"], Reply::Int(1)).await;
 }
 
-/// All masters do it at once, and their answers are withheld for some vote timeouts: much less than a client's patience.
+/// All masters execute the script at once, and their answers are withheld for some vote timeouts, much less than a
+/// client's patience.
 async fn late_script(text: &str, [first, second]: [&str; 2], expected: Reply) {
     let Some(stage) = Stage::set(&FLAGS) else { return };
     stage.complete().await;
@@ -365,8 +369,8 @@ async fn late_script(text: &str, [first, second]: [&str; 2], expected: Reply) {
     }
 }
 
-/// The client's patience ends before the answers come. It is told an error, and whoever looks after that sees what all
-/// masters have done, once.
+/// The client's patience ends before the answers arrive, so it receives an error. Later reads see that all masters
+/// have executed the script, once.
 #[tokio::test]
 async fn a_script_that_is_answered_too_late_was_done_once_for_everybody() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -384,7 +388,7 @@ async fn a_script_that_is_answered_too_late_was_done_once_for_everybody() {
     }
 }
 
-/// Another client tries again and again.
+/// Lets another client try again and again.
 async fn nobody_else_gets(key: &str, proxy: &Proxy) {
     let mut other = proxy.connection().await;
     for _ in 0..20 {

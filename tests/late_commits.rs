@@ -1,4 +1,4 @@
-//! Programs that masters answer late: a time to live counts from the answer, as with one Redis that was slow.
+//! Programs that masters answer late: a TTL counts from the answer, as with one slow Redis.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests wait for real processes")]
 
@@ -10,19 +10,19 @@ use support::{
     Master, Masters, Proxy, Raw, Relay, Reply, Stage, encode, target_is_plain_redis, words,
 };
 
-/// How long the masters stand still.
+/// How long the masters are paused.
 const PAUSE: Duration = Duration::from_secs(6);
 
-/// What is asked for, in milliseconds, and the least that is left of it at the answer, on a slow machine, too.
+/// The requested TTL in milliseconds, and the least that must be left at the answer, even on a slow machine.
 const TTL_MS: i64 = 60_000;
 const LEAST_MS: i64 = TTL_MS - 3_000;
 
-/// A lock of a hash, as Redisson takes it.
+/// A hash lock, as Redisson takes it.
 const LOCK: &str = "if redis.call('exists', KEYS[1]) == 0 then \
     redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return nil end \
     return redis.call('pttl', KEYS[1])";
 
-/// Masters, and a proxy that waits for them for as long as they stand still.
+/// Starts masters, and a proxy that waits for them for as long as they are paused.
 fn patient() -> (Masters, Proxy) {
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &["--patience", "60s"]);
@@ -30,7 +30,7 @@ fn patient() -> (Masters, Proxy) {
     (masters, proxy)
 }
 
-/// Sends a request to a proxy whose masters stand still, and returns the reply.
+/// Sends a request to a proxy whose masters are paused, and returns the reply.
 async fn ask_late(masters: &Masters, raw: &mut Raw, request: &[&str]) -> Reply {
     masters.iter().for_each(Master::stop);
     raw.send(&encode(request)).await;
@@ -76,14 +76,14 @@ async fn what_was_set_late_lives_as_long_as_was_asked_for() {
     }
 }
 
-/// The keys were looked for in the database that the client had selected, until the patience was over.
+/// The proxy used to look for the keys in the database that the client had selected, until the patience ran out.
 #[tokio::test]
 async fn what_was_set_late_in_another_database_is_answered() {
     const BOTH: &str = "redis.call('set', KEYS[1], 'v', 'PX', ARGV[1]) redis.call('select', 1) \
         return redis.call('set', KEYS[1], 'v', 'PX', ARGV[1])";
     let Some(stage) = Stage::set(&["--vote-timeout", "60ms", "--patience", "10s"]) else { return };
     stage.complete().await;
-    // Two rounds take longer than the vote timeout, and one does not.
+    // Two rounds take longer than the vote timeout, one does not.
     let late = Duration::from_millis(40);
     stage.relays.iter().for_each(|relay| relay.delay(Duration::ZERO, late));
     let mut raw = stage.far.raw().await;
@@ -103,7 +103,7 @@ async fn what_was_set_late_in_another_database_is_answered() {
     }
 }
 
-/// It stays for as long as was asked for where it was taken late.
+/// A lock that was taken late lasts for the requested time.
 #[tokio::test]
 async fn a_lock_that_was_taken_late_and_not_for_long_is_a_whole_one() {
     if target_is_plain_redis() {
@@ -120,7 +120,7 @@ async fn a_lock_that_was_taken_late_and_not_for_long_is_a_whole_one() {
     support::eventually("the lock is free", is_free).await;
 }
 
-/// Nobody may count on a lock that the next one may have by then.
+/// No client may count on a lock that the next client may have by then.
 #[tokio::test]
 async fn what_has_ended_before_it_can_be_told_is_an_error() {
     if target_is_plain_redis() {
@@ -132,7 +132,7 @@ async fn what_has_ended_before_it_can_be_told_is_an_error() {
     let proxy = Proxy::in_front_of(&addresses, &["--patience", "60s"]);
     proxy.expect_warnings();
     let mut raw = proxy.raw().await;
-    // The masters have the script: they are not asked again once they can say so.
+    // The masters know the script, so they are not asked again once they can answer.
     for key in ["one", "another"] {
         raw.ask(&["EVAL", LOCK, "2", key, "other", "mine", "3000"]).await;
     }
@@ -140,7 +140,7 @@ async fn what_has_ended_before_it_can_be_told_is_an_error() {
         ("string", &["SET", "string", "mine", "PX", "3000"][..]),
         ("hash", &["EVAL", LOCK, "2", "hash", "other", "mine", "3000"]),
     ] {
-        // Who has written to a key last is not asked for a promise first.
+        // The last writer of a key does not ask for a promise first.
         raw.ask(lock).await;
         raw.ask(&["DEL", key]).await;
         relays.iter().for_each(|relay| relay.hold_back_answers_to(key));
@@ -156,7 +156,8 @@ async fn what_has_ended_before_it_can_be_told_is_an_error() {
     }
 }
 
-/// symfony/lock asks for `TIME` beside a key of one millisecond before its first lock, and Redisson's `unlock` can leave such a key.
+/// symfony/lock asks for `TIME` next to a key of one millisecond before its first lock, and Redisson's `unlock` can
+/// leave such a key.
 #[tokio::test]
 async fn what_lives_too_short_for_a_lock_is_told_however_late() {
     if target_is_plain_redis() {
@@ -178,7 +179,7 @@ async fn what_lives_too_short_for_a_lock_is_told_however_late() {
     }
 }
 
-/// An absolute time is what it is, and what lives already is not prolonged by who only adds to it.
+/// An absolute time stays as given, and a key that only grows is not extended.
 #[tokio::test]
 async fn what_was_not_set_to_a_time_to_live_ends_as_it_would() {
     if target_is_plain_redis() {
@@ -195,7 +196,7 @@ async fn what_was_not_set_to_a_time_to_live_ends_as_it_would() {
     assert!((end + 4_000..=end + 6_000).contains(&later), "{later}, and not {at}");
 }
 
-/// The master that answered last counted as behind, and was given anew what it had: a busy proxy became busier.
+/// The master that answered last used to count as behind, and received again what it had: a busy proxy became busier.
 #[tokio::test]
 async fn a_master_that_answers_last_is_given_nothing_anew() {
     if target_is_plain_redis() {
@@ -208,7 +209,7 @@ async fn a_master_that_answers_last_is_given_nothing_anew() {
     proxy.expect_warnings();
     let mut raw = proxy.raw().await;
     let changes = 8;
-    // Two rounds take longer than the vote timeout, and one does not.
+    // Two rounds take longer than the vote timeout, one does not.
     let late = Duration::from_millis(130);
     for (relay, towards_proxy) in relays.iter().zip([late, late, 2 * late]) {
         relay.delay(Duration::ZERO, towards_proxy);
@@ -221,15 +222,17 @@ async fn a_master_that_answers_last_is_given_nothing_anew() {
     }
     relays.iter().for_each(|relay| relay.delay(Duration::ZERO, Duration::ZERO));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // It is prepared, done, and its end is put off; whatever else a proxy looks at comes once a second or so.
+    // A change is prepared, executed, and its expiry is postponed; everything else the proxy does comes about once a
+    // second.
     let sent = calls(&masters).await - before;
     assert!(sent < 6 * changes, "{sent} scripts for {changes} changes");
 }
 
-/// How far the masters are, there and back, from a proxy whose vote timeout is shorter.
+/// Round-trip time between the far proxy and the masters; its vote timeout is shorter.
 const FAR: Duration = Duration::from_millis(400);
 
-/// What put an end off was late itself, and was put off again until the patience was over.
+/// The request that postponed the expiry used to be late itself, and the expiry was postponed again until the
+/// patience ran out.
 #[tokio::test]
 async fn a_proxy_far_from_its_masters_answers_what_sets_a_ttl() {
     const ELSEWHERE: &str = "redis.call('select', 1) redis.call('sadd', KEYS[1], 'm') \
@@ -252,19 +255,19 @@ async fn a_proxy_far_from_its_masters_answers_what_sets_a_ttl() {
             let took = began.elapsed();
             assert!(!matches!(reply, Reply::Error(_)), "{turn}, {request:?}: {reply:?}");
             let left = left(&mut near, key).await;
-            // It is prepared and done, and its end is put off twice; a slow machine takes longer.
+            // The change is prepared and executed, and its expiry is postponed twice; a slow machine takes longer.
             assert!(took < 8 * FAR, "{turn}, {request:?}: {took:?}");
             assert!(left > TTL_MS - 300, "{turn}, {request:?}: it ends in {left} ms");
             assert!(left < TTL_MS + 1_200, "{turn}, {request:?}: it stays for {left} ms");
         }
         assert_eq!(near.ask(&["DEL", "lock"]).await, Reply::Int(1));
-        // It is run again with the key that it has not declared.
+        // The script runs again with the key that it has not declared.
         let reply = far.ask(&["EVAL", ELSEWHERE, "1", turn, &ttl]).await;
         assert_eq!(reply, Reply::Int(1), "{turn}");
     }
 }
 
-/// The scripts that the last master was sent with a key.
+/// Returns the number of scripts that the last master received with a key.
 async fn calls(masters: &Masters) -> u64 {
     masters[2].calls("evalsha").await + masters[2].calls("eval").await
 }

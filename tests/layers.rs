@@ -1,4 +1,5 @@
-//! The rooms of `src/` stand in layers: the list in `src/lib.rs` gives their order, and a room imports only rooms below it.
+//! The rooms of `src/` form layers: the list in `src/lib.rs` gives their order, and a room imports only rooms below
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -58,7 +59,7 @@ fn the_order_names_every_room() {
     assert!(stray.is_empty(), "files that are in no room: {stray:?}");
 }
 
-/// Types that two rooms call the same, and the reason.
+/// Types with one name in two rooms, and the reason.
 const HALVES: [(&str, &str); 6] = [
     ("Claim", "the decision, and the operation that joins it with bytes"),
     ("Delete", "the same"),
@@ -87,14 +88,14 @@ fn no_two_rooms_call_different_types_the_same() {
     assert!(shared.is_empty(), "types of one name in several rooms: {shared:#?}");
 }
 
-/// The names of structs, enums, traits and aliases that are `pub`.
+/// Returns the names of `pub` structs, enums, traits and aliases.
 fn public_types(code: &str) -> Vec<String> {
     let kinds = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
     let name = |line: &str| kinds.iter().find_map(|kind| line.strip_prefix(kind)).map(name_at);
     code.lines().filter_map(name).collect()
 }
 
-/// A planted fault for each of the readers below: a test that cannot fail is worthless.
+/// A planted fault for each of the readers below, because a test that cannot fail is worthless.
 #[test]
 fn imports_are_found_wherever_they_stand() {
     let code = "use crate::resp::reply::Reply;\npub use crate::{acl, lua::Script};\n\
@@ -109,7 +110,7 @@ fn imports_are_found_wherever_they_stand() {
     );
 }
 
-/// The rooms from top to bottom, as `src/lib.rs` lists them.
+/// Returns the rooms from top to bottom, as `src/lib.rs` lists them.
 fn rooms() -> Vec<String> {
     let lib = fs::read_to_string(src().join("lib.rs")).expect("src/lib.rs");
     let named = lib.lines().filter_map(|line| line.strip_prefix("//! * [`"));
@@ -118,7 +119,7 @@ fn rooms() -> Vec<String> {
     rooms
 }
 
-/// The first names behind `crate::`.
+/// Returns the first names after `crate::`.
 fn imports(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, word) in code.match_indices("crate::") {
@@ -136,7 +137,7 @@ fn imports(code: &str) -> Vec<String> {
     found
 }
 
-/// The first name of each member of a group of imports, up to its closing brace.
+/// Returns the first name of each member of a group of imports, up to its closing brace.
 fn heads(group: &str) -> Vec<String> {
     let (mut depth, mut heads, mut is_next) = (1, Vec::new(), true);
     for (at, it) in group.char_indices() {
@@ -161,7 +162,7 @@ fn name_at(text: &str) -> String {
     text.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect()
 }
 
-/// The longest run of `super::` in one path.
+/// Returns the longest run of `super::` in one path.
 fn climbs(code: &str) -> usize {
     let mut longest = 0;
     let mut rest = code;

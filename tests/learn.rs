@@ -1,4 +1,4 @@
-//! `redlock-proxy learn`: everything passes through unchanged, and in the end it tells which keys are locks.
+//! `redlock-proxy learn`: all traffic passes through unchanged, and the final report says which keys are locks.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -17,7 +17,7 @@ use support::{Master, Masters, Proxy, Raw, Reply, encode, eventually, words};
 const RELEASE: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
-/// A Redis, and somebody who watches its clients.
+/// A Redis, and a learner in front of it.
 struct Watched {
     learner: Learner,
     data: Master,
@@ -30,13 +30,13 @@ impl Watched {
         Self { learner, data }
     }
 
-    /// What it says when it is told to end.
+    /// Ends the learner and returns its report.
     fn report(self) -> String {
         self.learner.end("INT").report()
     }
 }
 
-/// Every byte that comes back for `sent`, after which the other side closes.
+/// Returns every byte that comes back for `sent`, after which the other side closes.
 async fn answers(address: &str, sent: &[u8]) -> Vec<u8> {
     let mut client = Raw::connect(address).await;
     client.send(sent).await;
@@ -62,7 +62,7 @@ async fn what_a_proxy_would_answer_itself_is_the_answer_of_the_data_redis() {
         "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n:1",
     ] {
         let sent = format!("{}\r\n", lines.replace('\n', "\r\n").replace("\r\r", "\r"));
-        // What it finds there is the same both times.
+        // The state of the Redis is the same both times.
         let before = b"FLUSHALL\r\nCONFIG SET maxmemory-samples 5\r\nQUIT\r\n";
         answers(&it.data.address(), before).await;
         let direct = answers(&it.data.address(), sent.as_bytes()).await;
@@ -155,7 +155,7 @@ async fn databases_transactions_and_libraries_are_told() {
         "EXPIRE lock:2 60",
     ] {
         let reply = client.ask(&words(line)).await;
-        // Redis 7.0 does not take a library's name; what it says passes through.
+        // Redis 7.0 does not accept a library's name; its answer passes through.
         assert!(line.contains("SETINFO") || !reply.is_error("ERR"), "{line}: {reply:?}");
     }
     let report = it.report();
@@ -191,11 +191,11 @@ async fn what_would_be_refused_is_told_as_the_proxy_then_does() {
     assert!(about.contains(&format!("refused    MOVE: {moved}")), "{about}");
     assert!(client.ask(&words(refused[1])).await.is_error("CROSSSLOT"));
     assert!(report.contains("DEL names lock 'lock:a' and 'page', which is none (1)"), "{report}");
-    // It goes first, and so never misses its data Redis.
+    // Dropped first, so it never misses its data Redis.
     drop((proxy, data));
 }
 
-/// From what one Redis was seen to be used for, to a proxy that takes those locks on the masters.
+/// From the observed use of one Redis to a proxy that takes those locks on the masters.
 #[tokio::test]
 async fn the_printed_settings_make_a_proxy_that_takes_those_locks_on_the_masters() {
     let it = Watched::start(&[]);
@@ -229,7 +229,7 @@ async fn the_printed_settings_make_a_proxy_that_takes_those_locks_on_the_masters
     }
 }
 
-/// What a published library does: its own checks, or taking and releasing a lock.
+/// Runs a published library: its own checks, or taking and releasing a lock.
 async fn library(words: &[&str], address: &str) -> String {
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/run");
     let mut command = tokio::process::Command::new(run);
@@ -269,7 +269,7 @@ async fn published_libraries_are_known_and_then_lock_on_the_masters() {
         let typed = flags_of(&report);
         let masters = Masters::start(3);
         let mut typed: Vec<&str> = typed.iter().map(String::as_str).collect();
-        // By this key it is seen that all masters are linked.
+        // This key shows that all masters are linked.
         typed.push("--lock-keys=lock:first light *");
         let proxy = Proxy::start(&masters, &typed);
         let used = || async { data.calls("set").await + data.calls("evalsha").await };
@@ -282,7 +282,7 @@ async fn published_libraries_are_known_and_then_lock_on_the_masters() {
     }
 }
 
-/// The same flags for names with blanks, which a shell keeps in one word.
+/// Returns the same flags, for names with blanks, which a shell keeps in one word.
 fn flags_of(report: &str) -> Vec<String> {
     let line = report.split_once("the same as flags:\n\n").expect("flags").1.trim();
     line.split(" --")
@@ -332,12 +332,12 @@ async fn the_page_shows_the_same_while_it_goes_on() {
     assert!(report.contains(lines.trim()), "{report}");
 }
 
-/// The only line on stderr of a run that has to end with `code`.
+/// Returns the last line on stderr of a run that must exit with `code`.
 fn sentence(words: &[&str], code: i32) -> String {
     let output = run(words);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{stderr}");
-    // What is logged before is no sentence.
+    // Earlier log lines are not the sentence.
     stderr.trim_end().lines().last().expect("a sentence").to_owned()
 }
 

@@ -11,7 +11,7 @@ use support::certificates::Authority;
 use support::followed::{NAME, WATCHFUL, by_tls, data, follow, pair, refused_no_write};
 use support::{Master, Raw, Reply, Sentinel, encode, eventually, words};
 
-/// A Redis and its replica, their sentinel, and somebody who watches the clients.
+/// A Redis and its replica, their sentinel, and a learner in front of them.
 struct Watched {
     learner: Learner,
     sentinel: Sentinel,
@@ -26,14 +26,14 @@ impl Watched {
         Self { learner, sentinel, first, second }
     }
 
-    /// What a new client gets; `None` when its connection is closed instead.
+    /// Returns the reply to a new client, or `None` if its connection is closed instead.
     async fn answer(&self, line: &str) -> Option<Reply> {
         let mut client = self.learner.raw().await;
         client.send_regardless(&encode(&words(line))).await;
         client.frame_or_end().await.map(|(reply, _)| reply)
     }
 
-    /// New clients try until somebody is there to do it.
+    /// Retries with new clients until a master is there to answer.
     async fn done(&self, line: &str) {
         eventually(line, || async {
             let reply = self.answer(line).await?;
@@ -63,7 +63,7 @@ async fn clients_are_closed_at_a_failover_and_the_report_counts_both_halves() {
     for (client, line) in &mut open[..2] {
         client.ask(&words(line)).await;
     }
-    // It hangs: nobody but the one in between can end what is open there.
+    // The Redis hangs: only the learner in between can close the connections that are open there.
     it.first.stop();
     for (client, line) in &mut open[2..] {
         client.send(&encode(&words(line))).await;
@@ -92,7 +92,7 @@ async fn a_master_that_has_become_a_replica_gets_no_request() {
     let it = Watched::start(&[]).await;
     let mut client = it.learner.raw().await;
     assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok());
-    // Its sentinel goes on to name it for a while.
+    // Its sentinel keeps naming it for a while.
     assert_eq!(it.second.ask(&words("REPLICAOF NO ONE")).await, Reply::ok());
     follow(&it.first, &it.second).await;
     assert_eq!(client.until_closed().await, b"");

@@ -1,7 +1,7 @@
-//! What a master does with the scripts of leases is what the pure functions say that one does: random sequences of
-//! commands on one key of a real `redis-server`, and beside it on a key of `decision::lease::master`.
+//! The lease scripts do on a master what the pure functions predict: random sequences of commands run on one key of a
+//! real `redis-server`, and in parallel on a key of `decision::lease::master`.
 //!
-//! Times to live are whole multiples of [`UNIT_MS`], far longer than any test, and are compared in such multiples.
+//! TTLs are whole multiples of [`UNIT_MS`], far longer than any test, and are compared in such multiples.
 
 mod support;
 
@@ -19,18 +19,18 @@ use redlock_proxy::lua::canonical::Canonical;
 use support::{Master, Raw, Reply, encode};
 use tokio::runtime::Runtime;
 
-/// Sequences that are tried.
+/// Number of sequences to try.
 const SEQUENCES: u32 = 400;
 const LONGEST_SEQUENCE: usize = 40;
 const KEY: &[u8] = b"lock";
 const COMPANION: &[u8] = b"redlock-proxy:s:lock";
 const UNIT_MS: u64 = 1_000_000;
-/// Few, so that they meet again.
+/// Few attempts, so that they meet again.
 const ATTEMPTS: u64 = 6;
 
 type Key = Option<MasterLease<Vec<u8>>>;
 
-/// One command, or something that is done by hand. An [`Index`] chooses one of [`tokens`].
+/// One command, or a manual change. An [`Index`] chooses one of [`tokens`].
 #[derive(Clone, Debug)]
 enum Step {
     Claim {
@@ -68,17 +68,17 @@ enum Step {
     Delete {
         which: Which,
     },
-    /// A lease as it is after many extensions.
+    /// A lease after many extensions.
     Put {
         tag: Tag,
         ttl: u64,
     },
-    /// By somebody who knows no tags.
+    /// A value written by a client that knows no tags.
     PutUntagged {
         token: Index,
         ttl: u64,
     },
-    /// What else stands beside the key.
+    /// A value next to the key.
     Stamp(Companion),
 }
 
@@ -86,10 +86,10 @@ enum Step {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Companion {
     Absent,
-    /// A ballot was promised, and nothing accepted.
+    /// A promised ballot without an accepted one.
     Promised,
     Accepted,
-    /// Somebody has put something else in its place.
+    /// A foreign value in its place.
     Junk,
 }
 
@@ -111,7 +111,7 @@ fn masters_do_what_the_decisions_believe() {
     });
 }
 
-/// The same commands there and here, with the same votes, and each leaves the same behind.
+/// Runs the same commands on the server and on the model, and checks that votes and resulting states agree.
 async fn run(steps: &[Step], server: &mut Raw) -> Result<(), TestCaseError> {
     server.ask(&[b"DEL", KEY, COMPANION]).await;
     let (mut key, mut companion): (Key, _) = (None, Companion::Absent);
@@ -136,7 +136,7 @@ async fn run(steps: &[Step], server: &mut Raw) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What a master holds.
+/// Returns the state that a master holds.
 fn held(value: &Reply, left: &Reply) -> Key {
     match (value, left) {
         (Reply::Nil, Reply::Int(-2)) => None,
@@ -151,26 +151,26 @@ fn lease(value: &[u8], left_ms: u64) -> MasterLease<Vec<u8>> {
     MasterLease { tag: tag.unwrap_or(Tag::NONE), token: token.to_vec(), end_ms }
 }
 
-/// What both sides say, in the words of the decisions.
+/// A result of either side, in terms of the decisions.
 #[derive(Debug, PartialEq)]
 enum Vote {
     Claim(claim::Vote),
-    /// And the tag that was raised.
+    /// With the tag that was raised.
     Extend(extend::Vote, Option<Tag>),
     Look(release::Sight),
     Release(release::Vote),
-    /// Take-backs and deliveries: nobody reads more of their answers.
+    /// Take-backs and deliveries: nothing else in their answers is read.
     IsDeleted(bool),
     Show(delete::Sight),
-    /// What has no tag is deleted where it is shown.
+    /// A value without a tag is deleted as soon as it is shown.
     DeletedUntagged,
-    /// It is a register: nothing was changed.
+    /// The key is a register: nothing was changed.
     Stamped,
     Done,
 }
 
 impl Step {
-    /// As masters are sent it.
+    /// Returns the command as sent to masters.
     fn words(&self, key: &Key) -> Vec<Vec<u8>> {
         match self {
             Self::Claim { attempt, ttl } => {
@@ -224,7 +224,7 @@ impl Step {
         }
     }
 
-    /// The same here.
+    /// Runs the same command on the model.
     fn act(&self, key: &mut Key) -> Vote {
         let new = |attempt: &u64, ttl: &u64| MasterLease {
             tag: fresh(*attempt),
@@ -286,13 +286,13 @@ impl Step {
         }
     }
 
-    /// What a master's answer means.
+    /// Returns the meaning of a master's answer.
     fn vote(&self, reply: &Reply) -> Vote {
         if *reply == Reply::Simple("stamped".to_owned()) {
             return Vote::Stamped;
         }
         match self {
-            // It answers what it has found.
+            // The answer is the value found.
             Self::Claim { .. } => Vote::Claim(match reply {
                 Reply::Nil => claim::Vote::Taken,
                 Reply::Bulk(_) => claim::Vote::Refused,
@@ -350,7 +350,7 @@ impl Step {
 }
 
 impl Companion {
-    /// The beginning of a stamp: the ballots that were promised and accepted, and more.
+    /// Returns the beginning of a stamp: the promised and accepted ballots, and more.
     fn text(self) -> Option<Vec<u8>> {
         let ballots = |accepted: u8| {
             let content = b"s-000000000000001 and more";
@@ -365,7 +365,7 @@ impl Companion {
     }
 }
 
-/// What is no string is no lease, with a stamp or without.
+/// A value that is not a string is not a lease, with a stamp or without.
 #[tokio::test]
 async fn a_key_of_another_type_is_left_alone() {
     let redis = Master::start();
@@ -388,7 +388,7 @@ async fn a_key_of_another_type_is_left_alone() {
     assert!(server.ask(&claim).await.is_error("WRONGTYPE"));
 }
 
-/// No generation tells one state of a value without a tag from another.
+/// No generation distinguishes the states of a value without a tag.
 fn stays_untagged(before: Option<Tag>, key: &mut Key) {
     if let (Some(Tag::NONE), Some(held)) = (before, key) {
         held.tag = Tag::NONE;
@@ -404,7 +404,7 @@ impl Which {
         }
     }
 
-    /// The whole value that a master is to have.
+    /// Returns the whole value that a master should have.
     fn value(&self, key: &Key) -> Vec<u8> {
         let tag = self.tag(key);
         let token = match (self, key) {
@@ -414,7 +414,7 @@ impl Which {
         if tag == Tag::NONE { token } else { stored(tag, &token) }
     }
 
-    /// Deletions name what has a tag, and nothing else.
+    /// Returns a real tag, since deletions name only tagged values.
     fn tagged(&self, key: &Key) -> Tag {
         let tag = self.tag(key);
         if tag == Tag::NONE { fresh(0) } else { tag }
@@ -455,7 +455,7 @@ fn which() -> impl Strategy<Value = Which> {
     prop_oneof![Just(Which::Held), tag().prop_map(Which::Any)]
 }
 
-/// Of one of the attempts, at the beginning of its generations, where a byte is full, or at their end.
+/// Tags of one of the attempts, at the beginning of its generations, where a byte is full, or at their end.
 fn tag() -> impl Strategy<Value = Tag> {
     let generations = prop::sample::select(vec![0, 1, 255, 256, 65_534, 65_535]);
     (0..ATTEMPTS, generations).prop_map(|(attempt, generation): (u64, u16)| {
@@ -465,7 +465,7 @@ fn tag() -> impl Strategy<Value = Tag> {
     })
 }
 
-/// Some differ in their worker only, and some in their number.
+/// Some attempts differ only in their worker, and some only in their number.
 fn named(attempt: u64) -> Attempt {
     let worker = if attempt.is_multiple_of(2) { 0xFF52_4C01_FF00 } else { 7 };
     Attempt::new(WorkerId::new(worker), attempt / 2)
@@ -475,7 +475,7 @@ fn fresh(attempt: u64) -> Tag {
     named(attempt).fresh()
 }
 
-/// An attempt has one token for ever; some have the same.
+/// An attempt keeps one token for ever; some attempts share a token.
 fn token_of(attempt: u64) -> Vec<u8> {
     let tokens = tokens();
     tokens[attempt as usize * 5 % 7 % tokens.len()].clone()
@@ -486,7 +486,7 @@ fn token_by(attempt: Attempt) -> Vec<u8> {
     token_of(attempts.find(|number| named(*number) == attempt).expect("one of ours"))
 }
 
-/// Those of clients: nothing at all, text, bytes of any kind, and such that look like what masters store.
+/// Tokens of clients: empty, text, arbitrary bytes, and some that look like stored values.
 fn tokens() -> Vec<Vec<u8>> {
     let other = Attempt::new(WorkerId::new(9), 9).fresh();
     vec![
@@ -502,7 +502,7 @@ fn chosen(token: &Index) -> Vec<u8> {
     token.get(&tokens()).clone()
 }
 
-/// What is not taken for a tag and a token.
+/// Returns a value that cannot be mistaken for a tag and a token.
 fn untagged(token: &Index) -> Vec<u8> {
     let mut tokens = tokens();
     tokens.retain(|token| Stored::decode(token).tag.is_none());

@@ -1,5 +1,6 @@
-//! A key is a lease now and a register then: a lock whose end was changed by `EXPIRE`, a value that `SETNX` has set, one
-//! that has ended. Whatever gives it back, prolongs, deletes or takes it does what one Redis does, through any proxy.
+//! A key is a lease at one time and a register at another: a lock whose expiry was changed by `EXPIRE`, a value set
+//! by `SETNX`, an expired key. Releasing, extending, deleting and claiming it work as with one Redis, through any
+//! proxy.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -19,7 +20,7 @@ const FLAGS: [&str; 2] = ["--vote-timeout", "100ms"];
 const MINUTE: &str = "60000";
 const TEN_MINUTES: &str = "600000";
 
-/// Two clients of one proxy, or of a proxy each.
+/// Returns two clients of one proxy, or of one proxy each.
 async fn clients(masters: &Masters, proxies: &[Proxy]) -> [MultiplexedConnection; 2] {
     match proxies {
         [] => {
@@ -31,7 +32,7 @@ async fn clients(masters: &Masters, proxies: &[Proxy]) -> [MultiplexedConnection
     }
 }
 
-/// Runs `check` with two clients of one proxy, and with two of two proxies.
+/// Runs `check` with two clients of one proxy, and with two clients of two proxies.
 async fn for_two(check: impl AsyncFn([MultiplexedConnection; 2])) {
     for_two_and_masters(async |clients, _| check(clients).await).await;
 }
@@ -66,7 +67,7 @@ async fn extend(client: &mut MultiplexedConnection, key: &str, token: &str, ttl_
     int(client, &["EVAL", EXTEND, "1", key, token, ttl_ms]).await
 }
 
-/// How many of so many claims at once are granted.
+/// Returns how many of this many concurrent claims are granted.
 async fn granted_of(claims: usize, key: &str, clients: [&MultiplexedConnection; 2]) -> usize {
     let claims = (0..claims).map(|at| {
         let (mut client, key) = (clients[at % 2].clone(), key.to_owned());
@@ -83,7 +84,7 @@ async fn granted_of(claims: usize, key: &str, clients: [&MultiplexedConnection; 
     granted
 }
 
-/// How many masters hold a lease: a string with a tag.
+/// Returns how many masters hold a lease: a string with a tag.
 async fn leases(masters: &Masters, key: &str) -> usize {
     let mut count = 0;
     for master in masters.iter() {
@@ -93,7 +94,8 @@ async fn leases(masters: &Masters, key: &str) -> usize {
     count
 }
 
-/// `DEL` deleted the value and left its stamp, and the next `SETNX` found that every master had lost it.
+/// `DEL` used to delete the value and leave its stamp, and the next `SETNX` found that every master had lost the
+/// value.
 #[tokio::test]
 async fn a_lock_without_ttl_is_given_back_in_every_way() {
     for_two(async |[mut one, mut other]| {
@@ -113,7 +115,7 @@ async fn a_lock_without_ttl_is_given_back_in_every_way() {
     .await;
 }
 
-/// Redis 8.4 and Valkey 9 have these; here they work with any masters.
+/// Redis 8.4 and Valkey 9 have these commands; here they work with any masters.
 #[tokio::test]
 async fn a_value_is_deleted_if_it_is_the_one_that_is_meant() {
     if target_is_plain_redis() {
@@ -135,7 +137,7 @@ async fn a_value_is_deleted_if_it_is_the_one_that_is_meant() {
     .await;
 }
 
-/// `EXPIRE` makes a register of a lease. Its holder has it until it is given back, and then it is a lease again.
+/// `EXPIRE` turns a lease into a register. Its holder keeps it until the release, after which it is a lease again.
 #[tokio::test]
 async fn a_lock_whose_end_was_changed_is_prolonged_and_given_back() {
     for_two(async |[mut one, mut other]| {
@@ -154,7 +156,7 @@ async fn a_lock_whose_end_was_changed_is_prolonged_and_given_back() {
     .await;
 }
 
-/// Masters keep what has ended for a minute longer. It refused claims for that long.
+/// Masters keep an expired key for a minute longer. It used to refuse claims for that long.
 #[tokio::test]
 async fn what_has_ended_is_free() {
     for_two_and_masters(async |[mut one, other], masters| {
@@ -166,7 +168,7 @@ async fn what_has_ended_is_free() {
         ];
         for take in takes {
             let set = ["SET", "lock", "over", "PX", "30"];
-            // On a machine that is slow it may be over before it can be told, or refuse anybody.
+            // On a slow machine it may expire before the reply is sent, or before it can refuse a claim.
             let refused = eventually("it refuses", || async {
                 let (mut one, mut other) = (one.clone(), other.clone());
                 let asked = Instant::now();
@@ -198,7 +200,7 @@ async fn what_has_ended_is_free() {
     .await;
 }
 
-/// A list, a value without an end, a lock that was taken over: claims leave them alone.
+/// A list, a value without a TTL, a lock that was taken over: claims leave them alone.
 #[tokio::test]
 async fn what_lives_is_held() {
     for_two(async |[mut one, mut other]| {
@@ -215,8 +217,8 @@ async fn what_lives_is_held() {
     .await;
 }
 
-/// Claims of one worker wait for each other, and share what becomes of the first. None shares with one that has met what
-/// has ended, as that is only gone when it is looked at.
+/// Claims of one worker wait for each other, and share the result of the first. No claim shares the result of one
+/// that found an expired key, since only looking at the key removes it.
 #[tokio::test]
 async fn one_of_many_takes_what_has_ended() {
     for_two(async |[mut one, other]| {
@@ -235,7 +237,7 @@ async fn one_of_many_takes_what_has_ended() {
     .await;
 }
 
-/// Where a register was, a stamp stays for a while. A lease beside it is one like any other.
+/// After a register is deleted, its stamp stays for a while. A lease next to it is a normal lease.
 #[tokio::test]
 async fn a_lease_beside_the_stamp_of_what_was_deleted_is_a_lease() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -261,14 +263,14 @@ async fn a_lease_beside_the_stamp_of_what_was_deleted_is_a_lease() {
     }
 }
 
-/// What is done to a lock of which one master alone has made a register, for a proxy that is gone.
+/// A lock that one master alone has turned into a register, for a proxy that is dead.
 struct HalfDone {
     stage: Stage,
     near: MultiplexedConnection,
 }
 
 impl HalfDone {
-    /// The lock is held by `mine` on all masters. `PEXPIRE` through the far proxy reaches the third alone.
+    /// The lock is held by `mine` on all masters. `PEXPIRE` through the far proxy reaches only the third master.
     async fn set(keys: &[&str]) -> Option<Self> {
         let stage = Stage::set(&FLAGS)?;
         stage.complete().await;
@@ -295,7 +297,7 @@ impl HalfDone {
         Some(Self { stage, near })
     }
 
-    /// The far proxy is killed, and what it had sent is lost with it.
+    /// Kills the far proxy, which loses its requests in flight.
     fn without_the_far(self) -> (Proxy, Masters, MultiplexedConnection) {
         let Self { stage, near } = self;
         stage.relays.iter().for_each(Relay::cut);
@@ -304,8 +306,8 @@ impl HalfDone {
     }
 }
 
-/// The first two masters hold the lease, and the third a register that nobody knows to be decided. The worker that granted
-/// the lease gives back what it knows, and others look first.
+/// The first two masters hold the lease, and the third holds a register that nobody knows to be decided. The worker
+/// that granted the lease releases what it knows; others look first.
 #[tokio::test]
 async fn a_lease_beside_a_register_that_one_master_has_is_given_back() {
     let keys = ["known", "looked at", "deleted", "prolonged", "kept"];
@@ -329,8 +331,8 @@ async fn a_lease_beside_a_register_that_one_master_has_is_given_back() {
     assert_eq!(release(&mut other, "kept", "mine").await, 1);
 }
 
-/// `PEXPIRE` is late on two masters. Its client was told an error, the holder has given the lock back, and the next one has
-/// it there by now: its end stays what it was, and so does its lock.
+/// `PEXPIRE` is late at two masters. Its client has received an error, the holder has released the lock, and the next
+/// holder has it there by now. The next lock keeps its expiry, and its holder keeps the lock.
 #[tokio::test]
 async fn a_late_expiry_leaves_the_next_lock_alone() {
     let Some(half_done) = HalfDone::set(&["lock"]).await else { return };
@@ -356,8 +358,8 @@ async fn a_late_expiry_leaves_the_next_lock_alone() {
     assert_eq!(release(&mut near, "lock", "mine").await, 1);
 }
 
-/// One master has missed that the end of a lock was changed, and so what became of the lock since: it kept the lease until
-/// that ended by itself, and gave it to whoever lost what it knew better.
+/// One master has missed that the expiry of a lock was changed, and so everything since. It used to keep the lease
+/// until that expired, and returned it to any master that had lost the newer state.
 #[tokio::test]
 async fn what_a_register_has_taken_the_place_of_is_gone_where_that_was_missed() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
@@ -393,8 +395,8 @@ async fn what_a_register_has_taken_the_place_of_is_gone_where_that_was_missed() 
     }
 }
 
-/// Masters hold what somebody has written there directly, who knows neither tags nor stamps: a lock without an end, and a
-/// list. Programs took that for what had ended, and lost it.
+/// A client without knowledge of tags or stamps has written to the masters directly: a lock without a TTL, and a
+/// list. Programs used to take these for expired keys, and lost them.
 #[tokio::test]
 async fn what_others_have_written_on_the_masters_is_found_as_it_is() {
     if target_is_plain_redis() {

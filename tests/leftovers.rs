@@ -1,5 +1,5 @@
-//! What one master has missed is no lock: a key that was deleted or unlocked while a master was out of reach does not
-//! become anybody's again when another master loses its memory and is given back what the others hold.
+//! Operations that one master has missed leave no lock: a key deleted or unlocked while a master was unreachable is
+//! nobody's again when another master loses its memory and copies it back from the others.
 
 mod support;
 
@@ -13,13 +13,13 @@ use support::{Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
 const TEN_MINUTES: &str = "600000";
 const FLAGS: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "1h"];
 
-/// A lock without TTL, and the answer that grants it.
+/// A lock without a TTL, and the answer that grants it.
 const SETNX: (&[&str], Value) = (&["SETNX", "lock", "1"], Value::Int(1));
 const DEL: &[&str] = &["DEL", "lock"];
 /// A lock with a TTL.
 const SET: (&[&str], Value) = (&["SET", "lock", "mine", "NX", "PX", TEN_MINUTES], Value::Okay);
 const GIVE_BACK: &[&str] = &["EVAL", RELEASE, "1", "lock", "mine"];
-/// A lock without a string: a hash.
+/// A lock in a hash instead of a string.
 const LOCK: (&[&str], Value) =
     (&["EVAL", REDISSON_LOCK, "1", "lock", TEN_MINUTES, "mine"], Value::Nil);
 const UNLOCK: &[&str] = &[
@@ -38,31 +38,31 @@ const UNLOCK: &[&str] = &[
 const LOCK_BY_OTHER: (&[&str], Value) =
     (&["EVAL", REDISSON_LOCK, "1", "lock", TEN_MINUTES, "somebody else"], Value::Nil);
 
-/// Nobody was left who could have delivered the `DEL`: the proxy was replaced meanwhile.
+/// The proxy was replaced meanwhile, so nobody was left to deliver the `DEL`.
 #[tokio::test]
 async fn a_deleted_lock_does_not_come_back_from_a_master_that_missed_the_deletion() {
     released_without_the_third(SETNX, DEL, SETNX, true).await;
 }
 
-/// The same while the proxy lives on.
+/// The same while the proxy stays alive.
 #[tokio::test]
 async fn a_deleted_lock_does_not_come_back_while_its_proxy_lives_on() {
     released_without_the_third(SETNX, DEL, SETNX, false).await;
 }
 
-/// A lock with a TTL, given back by its token.
+/// A lock with a TTL, released by its token.
 #[tokio::test]
 async fn a_released_lock_does_not_come_back_from_a_master_that_missed_the_release() {
     released_without_the_third(SET, GIVE_BACK, SET, true).await;
 }
 
-/// The same while the proxy lives on.
+/// The same while the proxy stays alive.
 #[tokio::test]
 async fn a_released_lock_does_not_come_back_while_its_proxy_lives_on() {
     released_without_the_third(SET, GIVE_BACK, SET, false).await;
 }
 
-/// What is known of a lock that is over is not forgotten when those forget, one after the other, who know it.
+/// The end of a lock is not forgotten when the masters that know it lose their memory one after the other.
 #[tokio::test]
 async fn a_deleted_lock_does_not_come_back_when_one_master_after_the_other_forgets() {
     if target_is_plain_redis() {
@@ -74,7 +74,7 @@ async fn a_deleted_lock_does_not_come_back_when_one_master_after_the_other_forge
     scene.is_free(SETNX).await;
 }
 
-/// Who only asks for it, with another token, ends nothing.
+/// A release with another token ends nothing.
 #[tokio::test]
 async fn a_lock_that_was_not_given_back_stays() {
     if target_is_plain_redis() {
@@ -88,7 +88,8 @@ async fn a_lock_that_was_not_given_back_stays() {
     scene.masters[1].holds("lock", "mine").await;
 }
 
-/// Only one master has deleted it, and its client knows that this was not enough: the others keep the lock, and copy it.
+/// Only one master has deleted it, and its client knows that this was not enough: the others keep the lock, and copy
+/// it.
 #[tokio::test]
 async fn a_lock_whose_release_is_not_known_stays() {
     if target_is_plain_redis() {
@@ -122,13 +123,13 @@ async fn an_unlocked_hash_lock_does_not_come_back_from_a_master_that_missed_the_
     released_without_the_third(LOCK, UNLOCK, LOCK_BY_OTHER, true).await;
 }
 
-/// The same while the proxy lives on.
+/// The same while the proxy stays alive.
 #[tokio::test]
 async fn an_unlocked_hash_lock_does_not_come_back_while_its_proxy_lives_on() {
     released_without_the_third(LOCK, UNLOCK, LOCK_BY_OTHER, false).await;
 }
 
-/// All masters have the lock, the third is away when it is given up, and the second restarts empty once the third is
+/// All masters have the lock, the third is away during the release, and the second restarts empty once the third is
 /// back. The next client gets the lock.
 async fn released_without_the_third(
     lock: (&[&str], Value),
@@ -147,12 +148,12 @@ async fn released_without_the_third(
 struct Scene {
     masters: Masters,
     proxy: Proxy,
-    /// Before the third.
+    /// In front of the third master.
     _relay: Relay,
 }
 
 impl Scene {
-    /// All masters had the lock, and the third was away when it was given up. It is back.
+    /// All masters had the lock, and the third was away during the release. It is back.
     async fn released(
         (lock, granted): (&[&str], Value),
         release: &[&str],
@@ -163,7 +164,7 @@ impl Scene {
         let mut proxy = Proxy::in_front_of(&addresses, &FLAGS);
         proxy.expect_warnings();
         let mut client = proxy.connection().await;
-        // A script that is new is looked at first.
+        // A new script is analysed first.
         let _ = value(&mut client, release).await;
         assert_eq!(value(&mut client, lock).await, Ok(granted));
         all_have_it_for_good(&masters).await;
@@ -180,7 +181,7 @@ impl Scene {
         Self { masters, proxy, _relay: relay }
     }
 
-    /// A master restarts empty, and is given back what the others hold.
+    /// Restarts a master empty, and waits until it has copied what the others hold.
     async fn forgets(&mut self, master: usize) {
         self.masters[master].kill_9();
         self.masters[master].restart_empty();
@@ -197,7 +198,7 @@ impl Scene {
     }
 }
 
-/// Waits until each master has the lock, and not only for the time that it takes to agree on it.
+/// Waits until each master has the lock for good, and not only while they agree on it.
 async fn all_have_it_for_good(masters: &Masters) {
     for master in masters.iter() {
         eventually("the master has the lock", || async {
@@ -208,7 +209,7 @@ async fn all_have_it_for_good(masters: &Masters) {
     }
 }
 
-/// Waits until this master votes, and what is claimed arrives there.
+/// Waits until this master votes, and claims arrive there.
 async fn takes_part(proxy: &Proxy, masters: &Masters, master: usize) {
     let client = proxy.connection().await;
     eventually("the master takes part", || {

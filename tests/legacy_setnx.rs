@@ -1,5 +1,5 @@
-//! The locks of Redis's old SETNX page, which are still in use: `SETNX` with `EXPIRE`, and `SETNX`
-//! of a timestamp with the `GETSET` takeover of a lock whose timestamp has passed.
+//! The locks of Redis's old SETNX page, which are still in use: `SETNX` with `EXPIRE`, and `SETNX` of a timestamp
+//! with the `GETSET` takeover of a lock whose timestamp has passed.
 
 mod support;
 
@@ -85,14 +85,14 @@ async fn of_many_setnx_at_once_one_wins() {
     let proxies = [0, 1].map(|_| Proxy::start(&masters, &PATIENT));
     for (turn, used) in [&proxies[..1], &proxies[..]].into_iter().cycle().take(20).enumerate() {
         let winners = at_once(used, format!("lock {turn}"), setnx).await;
-        // Between two proxies a vote may split so that nobody wins, but never so that two do.
+        // Between two proxies a vote may split so that no client wins, but two clients never win.
         let least = usize::from(used.len() == 1);
         assert!((least..=1).contains(&winners), "turn {turn}: {winners} winners");
     }
 }
 
-/// The heart of the timestamp lock: everybody sees the same expired timestamp, everybody sends
-/// `GETSET`, and only who gets that expired timestamp back has the lock.
+/// The heart of the timestamp lock: all clients see the same expired timestamp and send `GETSET`. Only the client
+/// that gets the expired timestamp back has the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_that_see_an_expired_timestamp_one_takes_over() {
     let masters = Masters::start(3);
@@ -107,7 +107,7 @@ async fn over_two_proxies_too_one_takes_over() {
     takeovers(&proxies).await;
 }
 
-/// Every `GETSET` is seen by exactly one later one: the old values form a chain without forks.
+/// Exactly one later `GETSET` sees each `GETSET`: the old values form a chain without forks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_getsets_see_each_other_in_some_order() {
     let masters = Masters::start(3);
@@ -136,11 +136,11 @@ async fn concurrent_getsets_see_each_other_in_some_order() {
     assert_eq!(seen.len(), count, "one value was given to two writers, or was never seen");
 }
 
-/// So that writers who interfere with each other on a slow machine are told in the end what they did.
+/// Long enough that writers which interfere with each other on a slow machine learn the outcome eventually.
 const PATIENT: [&str; 2] = ["--patience", "60s"];
 
-/// While a lock changes hands it has an old value or a new one, never none: "none" would tell a
-/// client that it was released.
+/// While a lock changes hands it has an old value or a new one, never none: "none" would mean to a client that it was
+/// released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_changes_hands_is_never_seen_absent() {
     let masters = Masters::start(3);
@@ -178,7 +178,7 @@ async fn takeovers(proxies: &[Proxy]) {
     }
 }
 
-/// Eight clients do the same at the same moment; how many of them won?
+/// Runs one attempt by eight clients at the same moment, and returns the number of winners.
 async fn at_once<F, Fut>(proxies: &[Proxy], key: String, attempt: F) -> usize
 where
     F: Fn(MultiplexedConnection, String, usize) -> Fut + Copy + Send + 'static,
@@ -205,7 +205,7 @@ async fn setnx(mut client: MultiplexedConnection, key: String, id: usize) -> boo
     int(&mut client, &["SETNX", &key, &id.to_string()]).await == 1
 }
 
-/// The steps of the old page, from the moment SETNX was refused.
+/// The steps of the old page, starting when SETNX was refused.
 async fn take_over(mut client: MultiplexedConnection, key: String, id: usize) -> bool {
     let now = 2000 + id as u64;
     assert_eq!(int(&mut client, &["SETNX", &key, &now.to_string()]).await, 0);
@@ -215,7 +215,7 @@ async fn take_over(mut client: MultiplexedConnection, key: String, id: usize) ->
     getset_patiently(&mut client, &key, &now.to_string()).await.as_deref() == Some("1000")
 }
 
-/// Reads a lock that nobody deletes. A proxy may ask for another try while its value changes.
+/// Reads a lock that nobody deletes. A proxy may ask for a retry while its value changes.
 async fn get_patiently(client: &mut MultiplexedConnection, key: &str) -> String {
     support::eventually("GET comes through", || {
         let mut client = client.clone();
@@ -231,8 +231,7 @@ async fn get_patiently(client: &mut MultiplexedConnection, key: &str) -> String 
     .await
 }
 
-/// A proxy may ask for another try when writers interfere again and again; it has then changed
-/// nothing.
+/// A proxy may ask for a retry when writers interfere again and again; it has then changed nothing.
 async fn getset_patiently(
     client: &mut MultiplexedConnection,
     key: &str,

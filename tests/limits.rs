@@ -1,5 +1,4 @@
-//! Limits on what clients may take, as an operator sees them: who exceeds one is the only one to notice, and it is
-//! counted.
+//! Limits on clients, as an operator sees them: only the client that exceeds a limit notices, and it is counted.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -12,14 +11,15 @@ use support::http::http;
 use support::{Masters, Proxy, Raw, Reply, encode, eventually, target_is_plain_redis, words};
 use tokio::net::TcpStream;
 
-/// One value of `/metrics`.
+/// Returns one value of `/metrics`.
 fn metric(proxy: &Proxy, sample: &str) -> u64 {
     let text = http(&proxy.admin_address(), "GET", "/metrics", "").body;
     let found = text.lines().find_map(|line| line.strip_prefix(sample)?.trim().parse().ok());
     found.unwrap_or_else(|| panic!("no {sample} in {text}"))
 }
 
-/// What is in flight when reading stops still answers, so a client that never reads may come to owe a lot.
+/// Requests in flight when reading stops are still answered, so a client that never reads may accumulate a lot of
+/// output.
 #[tokio::test]
 async fn a_client_that_does_not_read_its_messages_is_disconnected_and_counted() {
     if target_is_plain_redis() {
@@ -53,7 +53,7 @@ async fn a_client_that_does_not_read_its_messages_is_disconnected_and_counted() 
     assert_eq!(metric(&proxy, counted), 1);
 }
 
-/// How many files a process may have open.
+/// Sets the number of files that a process may have open.
 fn limit_files(process: u32, files: usize) {
     let limit = Command::new("prlimit")
         .args(["--pid", &process.to_string(), &format!("--nofile={files}:")])
@@ -62,7 +62,7 @@ fn limit_files(process: u32, files: usize) {
     assert!(limit.status.success(), "{limit:?}");
 }
 
-/// Without the pauses it would ask the system, and write into the log, as fast as it can.
+/// Without the pauses the proxy would call the system, and write to the log, as fast as it can.
 #[tokio::test]
 async fn without_file_descriptors_it_waits_for_some_and_goes_on() {
     if target_is_plain_redis() {
@@ -77,7 +77,7 @@ async fn without_file_descriptors_it_waits_for_some_and_goes_on() {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).expect("its files").count();
     limit_files(process, open);
 
-    // The system accepts them, the proxy cannot.
+    // The system accepts these connections, the proxy cannot.
     let mut waiting = Vec::new();
     for _ in 0..5 {
         waiting.push(TcpStream::connect(proxy.address()).await.expect("the system takes it"));
@@ -99,7 +99,7 @@ async fn without_file_descriptors_it_waits_for_some_and_goes_on() {
     assert!(metric(&proxy, "redlock_accept_errors_total") > before);
 }
 
-/// `/proc/net/tcp` tells which timer a connection has: 02 is keepalive.
+/// `/proc/net/tcp` shows which timer a connection has: 02 is keepalive.
 #[tokio::test]
 async fn tcp_asks_whether_silent_clients_are_still_there() {
     if target_is_plain_redis() {
@@ -122,7 +122,7 @@ async fn tcp_asks_whether_silent_clients_are_still_there() {
                 let fields: Vec<_> = line.split_whitespace().collect();
                 fields[1].ends_with(&ends.0) && fields[2].ends_with(&ends.1)
             });
-            // While a reply is on its way it is another one.
+            // While a reply is on its way, the timer is another one.
             let fields: Vec<_> = line?.split_whitespace().collect();
             (fields[5].split(':').next() == Some(timer)).then_some(())
         })
@@ -150,7 +150,7 @@ async fn clients_that_are_disconnected_are_counted_by_reason() {
     }
 }
 
-/// `CLIENT LIST`, by itself and by type, and `CLIENT KILL` look at some clients at a time.
+/// `CLIENT LIST`, by itself and by type, and `CLIENT KILL` process some clients at a time.
 #[tokio::test]
 async fn lists_of_all_clients_hold_everybody_up() {
     const TRIES: usize = 10;
@@ -164,7 +164,7 @@ async fn lists_of_all_clients_hold_everybody_up() {
         crowd.push(TcpStream::connect(proxy.address()).await.expect("it listens"));
     }
     let (mut operator, mut bystander) = (proxy.raw().await, proxy.raw().await);
-    // Enough that many turns pass before the last one is answered, also on a fast machine.
+    // Enough that many turns pass before the last one is answered, even on a fast machine.
     for (request, times) in [
         ("CLIENT LIST", 4),
         ("CLIENT LIST TYPE normal", 4),
@@ -194,7 +194,7 @@ async fn lists_of_all_clients_hold_everybody_up() {
     }
 }
 
-/// As Redis, which looks up one after the other.
+/// As Redis does, which looks up one after the other.
 #[tokio::test]
 async fn clients_are_listed_by_number_in_the_order_asked_for() {
     let masters = Masters::start(3);
@@ -231,7 +231,7 @@ async fn a_client_that_kills_itself_is_told_so_first() {
     assert!(nobody.is_error("ERR No such client"), "{nobody:?}");
 }
 
-/// Subscriptions are shared, at masters that may owe a subscriber only so much.
+/// Subscriptions are shared, on masters with a limited output buffer for a subscriber.
 #[tokio::test]
 async fn names_of_channels_have_a_limit() {
     if target_is_plain_redis() {

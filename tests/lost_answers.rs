@@ -1,10 +1,11 @@
-//! Answers that are lost with their connections: masters are asked again what became of a program, and its client waits.
+//! Answers that are lost with their connections: the proxy asks the masters again for the outcome of a program, and
+//! its client waits.
 
 mod support;
 
 use support::{Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis, words};
 
-/// Far longer than a link takes to be up again.
+/// Far longer than a link takes to recover.
 const PATIENCE: [&str; 2] = ["--patience", "15s"];
 
 struct Bed {
@@ -26,7 +27,8 @@ fn bed() -> Option<Bed> {
 }
 
 impl Bed {
-    /// Lets a program run on these masters, and cuts their connections before the proxy hears of it. They are back at once.
+    /// Lets a program run on these masters, and cuts their connections before the proxy receives the answers. The
+    /// connections come back at once.
     async fn lose_answers(&self, client: &mut Raw, requests: &[&str], masters: &[usize]) {
         let mut before = Vec::new();
         for master in masters {
@@ -78,7 +80,7 @@ async fn a_transaction_that_only_reads_is_answered_as_well() {
     assert_eq!(replies[2], Reply::Array(vec![Reply::Int(1)]));
 }
 
-/// A stamp keeps that as well.
+/// A stamp keeps messages as well.
 #[tokio::test]
 async fn what_a_program_publishes_is_published_if_all_answers_to_it_were_lost() {
     let Some(bed) = bed() else { return };

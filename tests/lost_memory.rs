@@ -1,8 +1,8 @@
-//! A master that has lost its memory votes for nobody before it has got it back, however it lost it, whatever else
-//! it says of itself, and whichever proxy asks it.
+//! A master that has lost its memory does not vote before it has recovered it, however it lost it, whatever else it
+//! reports about itself, and whichever proxy asks it.
 //!
-//! The lock of each test stands on the first two masters of three; the third one was out of reach when it was taken.
-//! When the second one forgets it and votes, it is granted again: by the second and the third.
+//! In each test, the lock is on the first two of three masters; the third was unreachable when it was taken. If the
+//! second master forgets it and votes, the second and the third grant it again.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -22,7 +22,7 @@ const LONG_WAIT: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "1h"]
 /// Long enough to copy a few keys, not to copy many.
 const SHORT_WAIT: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "8s"];
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-/// How long a copy may take at most.
+/// Maximum time for a copy.
 const LONGEST_COPY: Duration = Duration::from_secs(180);
 
 /// Three masters, the third of them behind a relay, and a proxy.
@@ -67,8 +67,8 @@ impl Scene {
         direct.ask(&exists).await == Reply::Int(exists.len() as i64 - 1)
     }
 
-    /// The second master has forgotten `keys`, in one way or another. Somebody else asks for them until it votes again,
-    /// and for a while after that.
+    /// The second master has forgotten `keys`, in one way or another. Another client asks for them until this master
+    /// votes again, and for a while after that.
     async fn nobody_else_gets(&self, db: &str, keys: &[String]) {
         let mut other = self.client(db).await;
         let limit = Instant::now() + LONGEST_COPY;
@@ -91,7 +91,7 @@ impl Scene {
         }
     }
 
-    /// Whether this master votes, and what is claimed arrives there.
+    /// Returns whether this master votes, and claims arrive there.
     async fn takes_part(&self, master: usize) -> bool {
         if self.proxy.says_of(master, "state").await != "voter" {
             return false;
@@ -118,8 +118,8 @@ impl Scene {
     }
 }
 
-/// A master that writes everything to disk before it answers was trusted whatever came back at its address: this is how
-/// the documentation replaced a master.
+/// A master that writes everything to disk before it answers used to be trusted whatever came back at its address:
+/// this is how the documentation replaced a master.
 #[tokio::test]
 async fn a_durable_master_that_is_replaced_by_a_new_one_does_not_vote_at_once() {
     let start = || Masters::start_with(3, &DURABLE);
@@ -144,8 +144,8 @@ async fn a_durable_master_that_comes_back_with_an_older_volume_does_not_vote_at_
     scene.nobody_else_gets("0", &keys).await;
 }
 
-/// The masters disagree about a counter and a hash, because one has missed a write. Copying stopped there, and the
-/// master voted without the locks of the databases that were not reached.
+/// The masters disagree about a counter and a hash, because one has missed a write. Copying used to stop there, and
+/// the master voted without the locks of the databases that were not reached.
 #[tokio::test]
 async fn copying_goes_on_past_a_key_about_which_masters_disagree() {
     let Some(mut scene) = Scene::set(|| Masters::start(3), &SHORT_WAIT) else { return };
@@ -166,7 +166,7 @@ async fn copying_goes_on_past_a_key_about_which_masters_disagree() {
     scene.nobody_else_gets("1", &keys).await;
 }
 
-/// Copying took minutes, and `--restart-wait` let the master vote with what it had by then.
+/// Copying took minutes, and `--restart-wait` used to let the master vote with what it had by then.
 #[tokio::test]
 async fn copying_many_keys_is_not_ended_by_a_timer() {
     let Some(mut scene) = Scene::set(|| Masters::start(3), &SHORT_WAIT) else { return };
@@ -181,19 +181,19 @@ async fn copying_many_keys_is_not_ended_by_a_timer() {
     scene.nobody_else_gets("0", &keys).await;
 }
 
-/// A flush hid behind one that was mistyped: failures of that command were taken for a proxy's own announcements.
+/// A mistyped flush used to hide a real one: failures of that command were taken for a proxy's own announcements.
 #[tokio::test]
 async fn a_flush_after_a_mistyped_one_is_noticed() {
     after(&[&["FLUSHDB", "0"], &["FLUSHDB"]]).await;
 }
 
-/// A flush hid in statistics that were reset before anybody looked.
+/// Statistics that were reset in time used to hide a flush.
 #[tokio::test]
 async fn a_flush_whose_traces_are_wiped_out_is_noticed() {
     after(&[&["FLUSHALL"], &["CONFIG", "RESETSTAT"]]).await;
 }
 
-/// Somebody sends these to the second master, in one go.
+/// Sends these commands to the second master, in one go.
 async fn after(commands: &[&[&str]]) {
     let Some(scene) = Scene::set(|| Masters::start(3), &LONG_WAIT) else { return };
     let keys = ["lock".to_owned()];
@@ -209,8 +209,8 @@ async fn after(commands: &[&[&str]]) {
     }
 }
 
-/// Two masters of three were flushed. The proxy that saw it waits, and one that is started then, or takes over from it,
-/// granted everything at once.
+/// Two of three masters were flushed. The proxy that saw it waits, but one that started then, or took over from it,
+/// used to grant everything at once.
 #[tokio::test]
 async fn a_new_proxy_does_not_trust_masters_that_were_flushed() {
     let Some(scene) = Scene::set(|| Masters::start(3), &LONG_WAIT) else { return };
@@ -234,7 +234,7 @@ async fn a_successor_does_not_trust_masters_that_were_flushed() {
 }
 
 impl Scene {
-    /// All have the lock, two lose it, and the proxy knows.
+    /// All masters have the lock, two lose it, and the proxy knows.
     async fn flush_two(&self) {
         let client = self.client("0").await;
         granted(&client, "lock", "mine").await;
@@ -252,7 +252,7 @@ impl Scene {
     }
 }
 
-/// It said for ever that they belonged to another cluster.
+/// The proxy used to say for ever that they belonged to another cluster.
 #[tokio::test]
 async fn masters_with_marks_whose_roster_is_lost_are_used_again_after_restart_wait() {
     if target_is_plain_redis() {
@@ -269,7 +269,7 @@ async fn masters_with_marks_whose_roster_is_lost_are_used_again_after_restart_wa
     granted(&proxy.connection().await, "lock", "mine").await;
 }
 
-/// From its start until it has looked at the masters for some time, the proxy grants the lock to nobody.
+/// From its start until it has watched the masters for some time, the proxy grants the lock to nobody.
 async fn refuses_for_a_while(proxy: &Proxy) {
     let mut client = proxy.connection().await;
     let limit = Instant::now() + Duration::from_secs(4);

@@ -1,4 +1,5 @@
-//! Programs of many keys: the stamp of each key names all of them, and masters keep the square of their number no longer
+//! Programs with many keys: the stamp of each key names all of them, and masters keep the square of their number no
+//! longer than it takes all of them to agree.
 //! than it takes all of them to agree.
 
 mod support;
@@ -7,7 +8,7 @@ use support::{Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, wor
 
 const TOO_MANY: &str = "ERR too many keys in one command, script or transaction: split it up";
 
-/// Names of a kilobyte.
+/// Returns names of a kilobyte.
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{number}:{}", "x".repeat(1_000))).collect()
 }
@@ -41,7 +42,7 @@ async fn stamps_are_short_again_soon_after_a_program_of_many_keys() {
     }
 }
 
-/// What is refused changes nothing, and reads are not refused.
+/// A rejected request changes nothing, and reads are not rejected.
 #[tokio::test]
 async fn too_many_keys_are_refused_by_name() {
     if target_is_plain_redis() {
@@ -76,7 +77,7 @@ async fn by_transaction(client: &mut Raw, names: &[String]) -> Reply {
     client.ask(&words("EXEC")).await
 }
 
-/// Each counts once, and stamps name it once.
+/// Each key counts once, and stamps name it once.
 #[tokio::test]
 async fn one_key_that_is_named_very_often_is_no_reason_to_refuse() {
     if target_is_plain_redis() {

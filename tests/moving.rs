@@ -1,5 +1,5 @@
-//! While an application moves: old instances lock on the data Redis directly, new ones through the proxy, and no two of
-//! them hold one lock (`--also-claim-on-data`).
+//! The migration of an application: old instances lock on the data Redis directly, new ones through the proxy, and no
+//! two of them hold one lock (`--also-claim-on-data`).
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -18,7 +18,7 @@ const RELEASE: &str =
 const EXTEND: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return \
                       redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
-/// Three masters, a data Redis on which old instances lock, and a proxy that knows of them.
+/// Three masters, a data Redis on which old instances lock, and a proxy that knows about them.
 struct Moving {
     proxy: Proxy,
     masters: Masters,
@@ -37,7 +37,7 @@ impl Moving {
         Self { proxy, masters, data }
     }
 
-    /// A client of the proxy, and one of the data Redis.
+    /// Returns a client of the proxy, and one of the data Redis.
     async fn new_and_old(&self) -> (Raw, Raw) {
         (self.proxy.raw().await, Raw::connect(&self.data.address()).await)
     }
@@ -51,7 +51,7 @@ impl Moving {
     }
 }
 
-/// What is beside a lock.
+/// Returns the key next to a lock.
 fn beside(key: &str) -> String {
     format!("redlock-proxy:moving:{key}")
 }
@@ -277,7 +277,7 @@ async fn a_user_that_lacks_a_right_is_told_which_and_the_documented_ones_suffice
     .await;
 }
 
-/// The rights in `docs/migrating.md`, as a rule of an ACL.
+/// Returns the rights in `docs/migrating.md`, as an ACL rule.
 fn documented_rights() -> String {
     let page = include_str!("../docs/migrating.md");
     let rights = page.split_once("the user in `--data` needs there").expect("the rights").1;
@@ -286,7 +286,7 @@ fn documented_rights() -> String {
     commands.collect::<Vec<_>>().join(" ")
 }
 
-/// A holder finds nobody else inside, whatever way the others have taken the lock.
+/// A holder finds no other client inside, whichever way the others have taken the lock.
 #[derive(Default)]
 struct Inside {
     is_taken: AtomicBool,

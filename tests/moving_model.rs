@@ -1,8 +1,8 @@
-//! Old and new instances of an application by exhaustion: every order in which a request to the data Redis is executed,
-//! answered, given up or lost, and time passes, decided by the code that really decides.
+//! An exhaustive model of old and new instances of an application. It covers every order in which a request to the
+//! data Redis is executed, answered, given up or lost, and in which time passes. The production code decides.
 //!
-//! One new client claims, through a proxy, and gives back or claims again; an old one takes the lock whenever it is free.
-//! Both may have the same token. The masters grant or refuse as they like.
+//! One new client claims through a proxy, and releases or claims again; an old client takes the lock whenever it is
+//! free. Both may have the same token. The masters may grant or refuse at any point.
 
 #[path = "support/exhaustive.rs"]
 mod exhaustive;
@@ -17,32 +17,32 @@ use stateright::{Model, Property};
 
 const TOKEN: u8 = 1;
 
-/// How long a lock is wanted for, and how much longer the data Redis keeps it meanwhile, in ticks.
+/// TTL of a lock, and the extra time that the data Redis keeps it meanwhile, in ticks.
 const TTL: u8 = 1;
 const SLACK: u8 = 1;
 
-/// How often the old client takes it.
+/// Maximum times that the old client takes the lock.
 const OLD_TIMES: u8 = 2;
 
 const EXCLUSION: &str = "no two hold the lock";
 const NO_GHOSTS: &str = "nothing is left of what was refused or given back";
 
-/// A rule that is missing.
+/// A missing rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
-    /// What is taken back is told by its token.
+    /// A take-back identifies its copy by the token.
     TakeBackByToken,
-    /// What is let end with the lease is told by its token.
+    /// A settlement with the lease identifies its copy by the token.
     SettleByToken,
-    /// A grant is told at once, however late it is.
+    /// A grant is reported at once, however late it is.
     LateGrant,
     /// A confirmation counts, however late it is.
     LateConfirmation,
-    /// The data Redis keeps it only for as long as the client wants.
+    /// The data Redis keeps the lock only for as long as the client asked.
     NoSlack,
     /// A new connection is used while the old one may still execute.
     OldConnectionLives,
-    /// A claim that was not answered is not taken back.
+    /// An unanswered claim is not taken back.
     UnknownIsNo,
 }
 
@@ -57,7 +57,7 @@ struct World {
     for_ever: bool,
     cuts: u8,
     end: u8,
-    /// That of the new client is [`TOKEN`].
+    /// The old client's token; the new client's is [`TOKEN`].
     old_token: u8,
     bug: Option<Bug>,
 }
@@ -70,13 +70,13 @@ enum Request {
     Release,
 }
 
-/// Where the new client's request stands.
+/// State of the new client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Idle,
     /// The data Redis is asked.
     Asking(DualClaim),
-    /// The masters are.
+    /// The masters are asked.
     Voting(DualClaim),
     Confirming(DualClaim),
     Releasing,
@@ -87,18 +87,18 @@ struct State {
     now: u8,
     key: Option<DataCopy<u8>>,
     requests: VecDeque<(Request, u8)>,
-    /// What an earlier connection still holds.
+    /// Requests that an earlier connection still holds.
     old: VecDeque<(Request, u8)>,
-    /// Answers: of which job, and what.
+    /// Answers, each with its job.
     answers: VecDeque<(u8, u8)>,
     cuts: u8,
     phase: Phase,
-    /// Jobs begun.
+    /// Number of jobs begun.
     begun: u8,
-    /// Until when the clients believe in it; 255: for ever.
+    /// Times until which the clients believe that they hold the lock; 255: for ever.
     new_until: u8,
     old_until: u8,
-    /// How often the old client has had it.
+    /// Times that the old client has had the lock.
     old_times: u8,
 }
 
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// What is owed goes over the next connection; nobody hears the rest.
+    /// Cuts the connection: owed requests go over the next one, the rest is lost.
     fn cut(&self, state: &mut State) {
         state.cuts += 1;
         let lost = std::mem::take(&mut state.requests);
@@ -325,13 +325,13 @@ impl Model for World {
             }
             Action::Hear => {
                 let (job, said) = state.answers.pop_front()?;
-                // That of a grant which was told at once, or of what was given up, is for nobody.
+                // An answer to a grant that was reported at once, or to a job that was given up, is discarded.
                 if job == state.begun {
                     self.hear(&mut state, Some(said));
                 }
             }
             Action::GiveUp => {
-                // A late answer is not taken for another's.
+                // A late answer is not taken for another job's.
                 state.answers.retain(|(job, _)| *job != before.begun);
                 state
                     .requests
@@ -365,7 +365,7 @@ impl Model for World {
                 let until = state.new_until.max(state.old_until);
                 until <= state.now || state.key.is_some()
             }),
-            // Where time passes, a lock that has just ended for its client stays for the rest of its own.
+            // If time passes, a lock that has just expired for its client stays for the rest of its own TTL.
             Property::always(NO_GHOSTS, |world: &Self, state: &State| {
                 let is_quiet = state.requests.is_empty() && state.old.is_empty();
                 let is_over = state.phase == Phase::Idle && state.new_until <= state.now;
@@ -405,7 +405,7 @@ fn no_two_hold_the_lock() {
     holds(again(), 1_000);
     holds(World { cuts: 1, ..once() }, 50);
     holds(World { cuts: 1, ..again() }, 2_000);
-    // A release that comes late ends what has the same token, as with one Redis.
+    // A late release ends a lock with the same token, as with one Redis.
     let jobs = &[Job::Claim, Job::Release, Job::Claim];
     holds(World { jobs, cuts: 1, old_token: 2, ..again() }, 2_000);
     holds(World { for_ever: true, cuts: 1, ..again() }, 1_000);

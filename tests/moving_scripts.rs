@@ -1,4 +1,4 @@
-//! The scripts for the data Redis do what the decisions believe that they do.
+//! The scripts for the data Redis do what the decisions predict.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -18,7 +18,7 @@ const KEY: &str = "lock:a";
 const BESIDE: &str = "redlock-proxy:moving:lock:a";
 const DB: u32 = 3;
 
-/// Ends are whole multiples of this, so that the time that a test takes does not matter.
+/// Ends are whole multiples of this, so that the duration of a test does not matter.
 const UNIT_MS: i64 = 1_000_000;
 
 const SEQUENCES: u32 = 400;
@@ -56,7 +56,7 @@ enum Step {
     Persist {
         name: u8,
     },
-    /// By an old instance, with an end that no other has.
+    /// Set by an old instance, with an end that no other has.
     Set {
         token: u8,
         odd_ms: i64,
@@ -101,7 +101,7 @@ impl Step {
         }
     }
 
-    /// The same here; what is answered, if somebody reads it.
+    /// Runs the same on the model; returns the answer if the proxy reads it.
     fn act(&self, key: &mut Key) -> Option<i64> {
         let said = match *self {
             Self::Claim { token, name, ttl, is_ours } => {

@@ -1,4 +1,4 @@
-//! A proxy that is told to stop while it has still to take claims back from the data Redis (`--also-claim-on-data`).
+//! A proxy that must stop while it still has to take claims back from the data Redis (`--also-claim-on-data`).
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -11,16 +11,16 @@ use std::time::Duration;
 use socket2::SockRef;
 use support::{Master, Masters, Proxy, Relay, Reply, encode, eventually, words};
 
-/// Longer than any test: what ends sooner has not waited for it.
+/// Longer than any test: a proxy that exits sooner has not waited for it.
 const FOR_EVER: [&str; 2] = ["--drain-timeout", "1h"];
 
-/// What only the request has in it that takes a claim back.
+/// Text that only the take-back of a claim contains.
 const TAKE_BACK: &str = "-- Deletes the key if what happened to it last";
 
-/// What only a claim has in it.
+/// A claim, and text that only a claim contains.
 const CLAIM: &str = "SET lock:a new NX PX 60000";
 
-/// A proxy that reaches the data Redis through a relay, and another one that knows nothing of that Redis.
+/// A proxy that reaches the data Redis through a relay, and another one that does not know that Redis.
 struct Moving {
     proxy: Proxy,
     without_data: Proxy,
@@ -47,7 +47,7 @@ impl Moving {
         Self { proxy, without_data, masters, relay, data }
     }
 
-    /// The masters refuse a claim that stands on the data Redis, and what takes it back does not arrive.
+    /// The masters refuse a claim that is on the data Redis, and its take-back does not arrive.
     async fn owes(&self) {
         let mut elsewhere = self.without_data.raw().await;
         assert_eq!(elsewhere.ask(&words("SET lock:a other NX PX 60000")).await, Reply::ok());
@@ -58,7 +58,7 @@ impl Moving {
         assert!(self.data.has("lock:a").await);
     }
 
-    /// Tells it to stop, and waits until it has heard that.
+    /// Sends the proxy SIGTERM, and waits until it reacts.
     async fn stop(&self) {
         self.proxy.send_signal("TERM");
         eventually("new connections are refused", || async {
@@ -90,7 +90,7 @@ async fn a_claim_whose_client_has_gone_is_no_longer_half_done_at_the_end() {
     client.write_all(&encode(&words(CLAIM))).expect("sent");
     eventually("the data Redis has it", || async { it.data.has("lock:a").await.then_some(()) })
         .await;
-    // One that only closes is waited for.
+    // The proxy would wait for a client that only closes its side.
     SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("it is reset");
     drop(client);
     eventually("the client has gone", || async {
