@@ -1,5 +1,4 @@
 //! Programs with many keys: the stamp of each key names all of them, and masters keep the square of their number no
-//! longer than it takes all of them to agree.
 //! than it takes all of them to agree.
 
 mod support;

@@ -1,5 +1,5 @@
-//! Numbers at the ends of what fits, in every place where a client can name one: the proxy answers what one Redis
-//! answers, and no arithmetic of its own wraps or panics (tests run with overflow checks).
+//! Numbers at the ends of their ranges, in every place where a client can name one. The proxy answers what one Redis
+//! answers, and its own arithmetic neither wraps nor panics (tests run with overflow checks).
 
 mod support;
 
@@ -17,7 +17,7 @@ const NUMBERS: [&str; 9] = [
     "1e400",
 ];
 
-/// Lua rounds the largest integer up to one that is none any more.
+/// Lua rounds the largest integer up to a number that is no longer an integer.
 #[tokio::test]
 async fn the_largest_number_of_a_bitfield_is_not_negative() {
     if target_is_plain_redis() {
@@ -43,7 +43,7 @@ async fn the_largest_number_of_a_bitfield_is_not_negative() {
     }
 }
 
-/// `N` is a number; what [`SETUP`] makes is there.
+/// `N` stands for a number; the keys are those of [`SETUP`].
 const REQUESTS: &[&str] = &[
     "INCRBY n N",
     "DECRBY n N",
@@ -101,7 +101,7 @@ const REQUESTS: &[&str] = &[
     "SORT l ALPHA LIMIT N N",
 ];
 
-/// What the proxy answers for itself, or in its own way.
+/// Requests that the proxy answers itself, or in its own way.
 const OWN: &[&str] = &[
     "SELECT N",
     "BLMPOP N 1 l LEFT",
@@ -138,7 +138,7 @@ const SETUP: &str = "
     GEOADD g 1 1 m
 ";
 
-/// An empty server with what [`REQUESTS`] are about.
+/// Empties the server, then sets the keys that [`REQUESTS`] use.
 async fn prepare(side: &mut Raw) {
     assert_eq!(side.ask(&["FLUSHALL"]).await, Reply::ok());
     for line in SETUP.lines().filter(|line| !line.trim().is_empty()) {
@@ -192,7 +192,7 @@ async fn no_number_ends_a_worker() {
     assert_eq!(client.ask(&words("SET lock mine NX PX 10000")).await, Reply::ok());
 }
 
-/// `line` with this number in every place for one.
+/// Returns `line` with this number in every place for one.
 fn filled(line: &str, number: &str) -> Vec<String> {
     let fill = |word: String| match word.as_str() {
         "N" => number.to_owned(),

@@ -1,4 +1,4 @@
-//! What operators ask a Redis, asked through a client: `SLOWLOG`, `LATENCY`, `MONITOR`, `INFO`, `CLIENT LIST`.
+//! Operators' commands, sent by a client: `SLOWLOG`, `LATENCY`, `MONITOR`, `INFO`, `CLIENT LIST`.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -27,7 +27,7 @@ fn items(reply: Reply) -> Vec<Reply> {
     }
 }
 
-/// What `INFO` says, by the name of the field.
+/// Returns a field of `INFO`.
 async fn info(client: &mut Raw, section: &str, field: &str) -> Option<String> {
     let text = client.ask(&["INFO", section]).await.text();
     let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -122,14 +122,14 @@ async fn latency_histograms_count_what_masters_were_asked() {
     );
     assert_eq!(client.ask(&["CONFIG", "RESETSTAT"]).await, Reply::ok());
     assert_eq!(items(client.ask(&["LATENCY", "HISTOGRAM"]).await), []);
-    // What Prometheus counts goes on.
+    // The Prometheus counters continue.
     assert_eq!(
         info(&mut client, "stats", "total_net_input_bytes").await.map(|it| it.len() < 5),
         Some(true)
     );
 }
 
-/// Byte for byte what a plain Redis says of what it does not have either, and of mistakes.
+/// Mistakes, and commands that a plain Redis lacks as well, are answered as by Redis, byte for byte.
 #[tokio::test]
 async fn operators_make_the_same_mistakes_as_with_redis() {
     let masters = Masters::start(3);
@@ -178,7 +178,7 @@ async fn a_monitor_sees_every_request_of_every_worker_as_with_redis() {
         let mut monitor = Raw::connect(&address).await;
         assert_eq!(monitor.ask(&["MONITOR"]).await, Reply::ok());
         let mut lines = Vec::new();
-        // Some come to each worker.
+        // Some clients land on each worker.
         for _ in 0..8 {
             let mut client = Raw::connect(&address).await;
             for line in [
@@ -197,7 +197,7 @@ async fn a_monitor_sees_every_request_of_every_worker_as_with_redis() {
             }
             loop {
                 let line = monitored(&mut monitor).await;
-                // Redis shows also what scripts do.
+                // Redis also shows the commands of scripts.
                 let (from, request) = line.split_once("] ").expect("who");
                 let (db, _) = from.trim_start_matches('[').split_once(' ').expect("a database");
                 lines.push(format!("{db} {request}"));
@@ -285,7 +285,7 @@ async fn info_tells_what_dashboards_look_for() {
     assert_eq!(noscript.as_deref(), Some("count=1"));
     let latency = info(&mut client, "latencystats", "latency_percentiles_usec_set").await;
     assert!(latency.is_some_and(|it| it.starts_with("p50=")));
-    // As in Redis, `INFO` alone is without them, and `INFO all` is not.
+    // As in Redis, `INFO` alone omits these, and `INFO all` includes them.
     let plain = client.ask(&["INFO"]).await.text();
     assert!(!plain.contains("cmdstat_") && plain.contains("# Errorstats"));
     assert!(client.ask(&["INFO", "all"]).await.text().contains("cmdstat_set"));

@@ -1,5 +1,5 @@
-//! Proxies that do not mean the same masters: two of them never grant one lock, and one with a wrong list disturbs
-//! nobody who has the right one.
+//! Proxies with different lists of masters: two of them never grant one lock, and a proxy with a wrong list disturbs
+//! none with the right one.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -16,13 +16,13 @@ use redlock_proxy::masters::roster::acceptor::stored;
 use support::{Master, Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
 
 const TEN_MINUTES: &str = "600000";
-/// In this time each proxy has looked several times at who else is there.
+/// Enough for each proxy to check several times which others are there.
 const SOME_LOOKS: Duration = Duration::from_secs(8);
-/// How long a proxy is given to find out what it needs to serve, if it can.
+/// Time for a proxy to find out what it needs to serve, if it can.
 const START: Duration = Duration::from_secs(10);
 
-/// The third name comes to mean another instance. The first proxy keeps its connection to the old one, the second one
-/// finds the new one, and both have written the same list. Each got a majority that the other did not see.
+/// The third name now leads to another instance. The first proxy keeps its connection to the old one, the second one
+/// finds the new one, and both have written the same list. Each used to get a majority that the other did not see.
 #[tokio::test]
 async fn one_name_of_two_instances_makes_no_two_majorities() {
     if target_is_plain_redis() {
@@ -54,7 +54,7 @@ async fn one_name_of_two_instances_makes_no_two_majorities() {
     assert_ne!(granted, [true, true], "the lock was granted twice");
 }
 
-/// Waits until the proxy has what is claimed written to this master and counts its vote, if it ever does.
+/// Waits until the proxy's claims arrive at this master and its vote counts, if that ever happens.
 async fn counts_on(proxy: &Proxy, master: &Master) {
     let mut client = proxy.connection().await;
     let limit = Instant::now() + START;
@@ -69,7 +69,7 @@ async fn counts_on(proxy: &Proxy, master: &Master) {
     }
 }
 
-/// It does not serve, and all who do went on strike within four seconds.
+/// The newcomer does not serve, and all serving proxies used to stop within four seconds.
 #[tokio::test]
 async fn a_newcomer_with_another_list_stops_nobody() {
     if target_is_plain_redis() {
@@ -95,8 +95,8 @@ async fn a_newcomer_with_another_list_stops_nobody() {
     }
 }
 
-/// A proxy with another list that stands still, and one with the right list that is to go on in the place of one that
-/// has ended. It waited for minutes.
+/// A paused proxy has another list. A proxy with the right list must replace one that has exited. It used to wait for
+/// minutes.
 #[tokio::test]
 async fn a_stopped_newcomer_with_another_list_does_not_keep_others_from_starting() {
     if target_is_plain_redis() {
@@ -121,8 +121,8 @@ async fn a_stopped_newcomer_with_another_list_does_not_keep_others_from_starting
     .await;
 }
 
-/// Two lists that were mixed up. The newer of the two rosters was written over the other one, whose cluster could neither
-/// start proxies nor take masters back from then on.
+/// Two lists were mixed up. The newer of the two rosters used to overwrite the other one, whose cluster could then
+/// neither start proxies nor readmit masters.
 #[tokio::test]
 async fn a_list_of_two_clusters_changes_neither() {
     if target_is_plain_redis() {
@@ -152,8 +152,8 @@ async fn a_list_of_two_clusters_changes_neither() {
     }
 }
 
-/// A master was replaced by one at another address, as the documentation says. What the proxies of the former cluster had
-/// noted about its clocks was waited for until `--restart-wait` had passed.
+/// A master was replaced by one at another address, as documented. Notes about its clocks by proxies of the former
+/// cluster used to delay service until `--restart-wait` had passed.
 #[tokio::test]
 async fn a_cluster_that_is_founded_anew_is_served_at_once() {
     if target_is_plain_redis() {
@@ -186,7 +186,7 @@ async fn a_cluster_that_is_founded_anew_is_served_at_once() {
     .await;
 }
 
-/// The process ends with a code that says so.
+/// Returns the error of a process that exits with the code for this.
 fn refused(addresses: &[String]) -> String {
     let ended = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
         .args(["--master", &addresses.join(","), "--listen", "127.0.0.1:0"])
@@ -197,7 +197,7 @@ fn refused(addresses: &[String]) -> String {
     told
 }
 
-/// What was accepted as roster on each of them.
+/// Returns the roster accepted on each master.
 async fn rosters(masters: &Masters) -> Vec<Option<Roster>> {
     let mut rosters = Vec::new();
     for master in masters.iter() {
@@ -208,8 +208,9 @@ async fn rosters(masters: &Masters) -> Vec<Option<Roster>> {
     rosters
 }
 
-/// All masters had forgotten, and while one proxy founded another cluster on them, one that knew theirs began anew. The
-/// mark of the founding stayed on one master: proxies that started later refused, and the master never voted again.
+/// All masters have lost their memory. While one proxy founds another cluster on them, a proxy that knows the old
+/// cluster begins anew. The mark of the founding used to stay on one master: proxies that started later refused to
+/// serve, and the master never voted again.
 #[tokio::test]
 async fn the_rest_of_a_founding_that_another_cluster_has_overtaken_hinders_nobody() {
     if target_is_plain_redis() {
@@ -227,7 +228,8 @@ async fn the_rest_of_a_founding_that_another_cluster_has_overtaken_hinders_nobod
     }
 }
 
-/// The proxy that began it is gone, and so is a master with what it had been given. Others waited for it for ever.
+/// The proxy that began the founding is dead, and so is a master with its part. Other proxies used to wait for it for
+/// ever.
 #[tokio::test]
 async fn a_founding_is_finished_without_a_master_that_was_restarted() {
     if target_is_plain_redis() {
@@ -241,7 +243,7 @@ async fn a_founding_is_finished_without_a_master_that_was_restarted() {
     assert_eq!(finished.expect("a roster").cluster, begun.cluster);
 }
 
-/// The second master was not to vote from the beginning on, and the third was restarted. One voter was left.
+/// From the start, the second master must not vote, and the third was restarted. One voter is left.
 #[tokio::test]
 async fn a_founding_that_has_lost_its_quorum_is_given_up() {
     if target_is_plain_redis() {
@@ -256,7 +258,7 @@ async fn a_founding_that_has_lost_its_quorum_is_given_up() {
     assert_ne!(founded.expect("a roster").cluster, begun.cluster);
 }
 
-/// A proxy serves, and all masters vote, after a founding got as far as to two of them.
+/// A proxy serves, and all masters vote, after a founding reached two of them.
 async fn serves_after(begun: &Roster, masters: &Masters) {
     for master in &masters[..2] {
         master.ask(&["SET", "redlock-proxy:roster", &stamp(begun, 1)]).await;
@@ -270,7 +272,7 @@ async fn serves_after(begun: &Roster, masters: &Masters) {
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
 }
 
-/// The master has forgotten everything, and has the roster and the marks of a cluster that was never served.
+/// Empties the master, then sets the roster and the marks of a cluster that never served.
 async fn leave_founding_on(master: &Master, masters: &Masters) {
     let set_marks = "redis.call('FLUSHALL') for db = 0, 15 do redis.call('SELECT', db) \
                      redis.call('SET', 'redlock-proxy:mark', 'other 1 3 1 ' .. db .. ';0 0') end \
@@ -279,7 +281,7 @@ async fn leave_founding_on(master: &Master, masters: &Masters) {
     master.ask(&["EVAL", set_marks, "0", &stamp]).await;
 }
 
-/// The roster of a cluster that is being founded.
+/// Returns the roster of a cluster that is being founded.
 async fn founding(masters: &Masters) -> Roster {
     let mut members = Vec::new();
     for (id, master) in (1..).zip(masters.iter()) {
@@ -291,7 +293,7 @@ async fn founding(masters: &Masters) -> Roster {
     Roster { cluster, version: 1, stage, members, losses: 0 }
 }
 
-/// What a master stores that has accepted a roster.
+/// Returns what a master stores after it has accepted a roster.
 fn stamp(value: &Roster, counter: u64) -> String {
     let accepted = Ballot { epoch: 0, counter, worker: 1 };
     let state = Accepted { accepted, value: value.clone(), ..Accepted::default() };
@@ -306,14 +308,14 @@ async fn run_id(master: &Master) -> String {
     line.expect("each server has one").to_owned()
 }
 
-/// Two of the masters, and one that the others do not know.
+/// Returns two of the masters, and one that the others do not know.
 fn wrong_list(masters: &Masters, stranger: &Master) -> Vec<String> {
     let mut addresses = masters.addresses();
     addresses[2] = stranger.address();
     addresses
 }
 
-/// It has time to meet the masters, and serves nobody.
+/// The newcomer has time to meet the masters, and serves nobody.
 async fn looks_around(newcomer: &Proxy) {
     let mut client = newcomer.connection().await;
     let limit = Instant::now() + Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! A master that is out of memory refuses commands that need more. What it refuses in a program it has not run: it must
-//! not come to another state under the same ballot.
+//! A master that is out of memory rejects commands that need more. It has not run a program in which it rejects a
+//! command: it must not reach another state under the same ballot.
 
 mod support;
 
@@ -37,7 +37,7 @@ fn behind_a_proxy() -> Option<(Masters, Proxy)> {
     Some((masters, proxy))
 }
 
-/// It answers before the others do, so that its answer is among those of the first quorum.
+/// This master answers before the others, so its answer is in the first quorum.
 #[tokio::test]
 async fn a_program_that_a_master_without_memory_has_refused_ran_on_the_others() {
     let Some((masters, relays, proxy)) = behind_relays() else { return };
@@ -49,14 +49,14 @@ async fn a_program_that_a_master_without_memory_has_refused_ran_on_the_others() 
     }
     assert_eq!(client.ask(&words("RPUSH list b")).await, Reply::Int(2));
     empty(&masters, 0).await;
-    // It has accepted nothing, so this must not run there under the ballot of what it has refused.
+    // The master has accepted nothing, so this must not run there under the ballot of the rejected program.
     assert_eq!(client.ask(&words("RPUSH list c")).await, Reply::Int(3));
     let all = Reply::Array(["a", "b", "c"].map(Reply::bulk).to_vec());
     assert_eq!(client.ask(&words("LRANGE list 0 -1")).await, all);
     are_the_same(&masters, &["list"]).await;
 }
 
-/// Three masters, each behind a relay.
+/// Starts three masters, each behind a relay.
 fn behind_relays() -> Option<(Masters, Vec<Relay>, Proxy)> {
     if target_is_plain_redis() {
         return None;
@@ -75,7 +75,7 @@ fn assert_unknown(reply: &Reply) {
     assert!(error.contains("OOM command not allowed"), "{error}");
 }
 
-/// One master refuses, one runs it, and one is silent.
+/// One master rejects the program, one runs it, and one is silent.
 #[tokio::test]
 async fn a_refusal_is_not_told_where_a_silent_master_may_make_a_quorum_with_who_ran_it() {
     let Some((masters, relays, proxy)) = behind_relays() else { return };
@@ -92,7 +92,7 @@ async fn a_refusal_is_not_told_where_a_silent_master_may_make_a_quorum_with_who_
     .await;
 }
 
-/// A quorum refuses. What the third has done is adopted by one of them when it is the other one that is away.
+/// A quorum rejects the program. The third master's state is adopted by one of the two while the other one is away.
 #[tokio::test]
 async fn a_refusal_is_not_told_where_one_master_has_run_it() {
     let Some((masters, relays, proxy)) = behind_relays() else { return };
@@ -102,7 +102,7 @@ async fn a_refusal_is_not_told_where_one_master_has_run_it() {
     }
     fill(&masters, 0).await;
     fill(&masters, 1).await;
-    // The one that runs it answers before the others refuse, or after that.
+    // The master that runs it answers before the others reject it, or after that.
     for (key, late) in [("first", 0..2), ("last", 2..3)] {
         let delay = |relay: &Relay| relay.delay(Duration::ZERO, Duration::from_millis(100));
         relays[late].iter().for_each(delay);
@@ -120,7 +120,7 @@ async fn a_refusal_is_not_told_where_one_master_has_run_it() {
     }
 }
 
-/// A quorum refuses, and the third gets it late.
+/// A quorum rejects the program, and the third master receives it late.
 #[tokio::test]
 async fn a_refusal_is_not_told_where_a_silent_master_may_run_it() {
     let Some((masters, relays, proxy)) = behind_relays() else { return };
@@ -132,7 +132,7 @@ async fn a_refusal_is_not_told_where_a_silent_master_may_run_it() {
     assert_unknown(&client.ask(&words("RPUSH list silent")).await);
 }
 
-/// Then it is certain that it was not done, and never will be.
+/// The program was then certainly not executed, and never will be.
 #[tokio::test]
 async fn a_refusal_is_told_where_every_master_that_was_asked_refuses() {
     let Some((masters, relays, proxy)) = behind_relays() else { return };
@@ -179,7 +179,7 @@ async fn a_program_is_not_run_in_part_where_memory_is_short() {
     let script = "pcall(function() redis.call('set', KEYS[1], 'y') end) return redis.call('pexpire', KEYS[1], 60000)";
     assert_eq!(client.ask(&["EVAL", script, "1", "timed"]).await, Reply::Int(1));
     assert_eq!(masters[0].ask(&["PTTL", "timed"]).await, Reply::Int(-1));
-    // The master has run nothing of it. Else it would be brought to what the others hold all the same.
+    // The master has run no part of the program. If it had, it would be repaired from the others all the same.
     let metrics = http(&proxy.admin_address(), "GET", "/metrics", "").body;
     assert!(metrics.contains("\nredlock_replies_differing_total 0\n"), "{metrics}");
     empty(&masters, 0).await;
@@ -194,7 +194,7 @@ async fn transaction(client: &mut Raw) -> Reply {
     client.ask(&words("EXEC")).await
 }
 
-/// What a minority lacks keeps nobody from reading what the others hold.
+/// A minority that lacks a value does not keep clients from reading what the others hold.
 #[tokio::test]
 async fn reads_do_not_need_the_master_without_memory() {
     let Some((masters, proxy)) = behind_a_proxy() else { return };
@@ -208,8 +208,8 @@ async fn reads_do_not_need_the_master_without_memory() {
     }
 }
 
-/// Redis reads, and deletes, whatever memory it has. A proxy that has written none of the keys needs a promise for each, and a
-/// master that is full queues nothing.
+/// Redis reads and deletes even when its memory is full. A proxy that has written none of the keys needs a promise
+/// for each, and a full master queues nothing.
 #[tokio::test]
 async fn where_all_masters_are_full_what_needs_no_memory_is_answered_as_by_one_redis() {
     let Some((masters, writer)) = behind_a_proxy() else { return };

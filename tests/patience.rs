@@ -1,7 +1,7 @@
 //! A hiccup is no outage: while all masters pause together for a moment, clients wait as they would for one Redis. A
-//! minority that is silent delays nobody, and a majority that stays silent is an error in the end.
+//! silent minority delays nobody, and a majority that stays silent leads to an error eventually.
 //!
-//! Where nothing else is said, proxies have the vote timeout here that they have when nobody sets it.
+//! Unless stated otherwise, proxies use the default vote timeout here.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -19,21 +19,21 @@ const FLAGS: [&str; 2] = ["--vote-timeout", "50ms"];
 const TEN_MINUTES: &str = "600000";
 /// A fork, a starved processor, a lost packet.
 const HICCUP: Duration = Duration::from_millis(150);
-/// One that outlasts every repetition of a round that did not agree.
+/// Outlasts every repetition of a round without agreement.
 const LONG_HICCUP: Duration = Duration::from_millis(600);
-/// Rounds in which this machine itself paused for longer than that prove nothing.
+/// Rounds in which this machine itself paused for longer than this prove nothing.
 const QUIET: Duration = Duration::from_secs(1);
-/// How long masters are waited for.
+/// How long to wait for masters.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// Far more than a healthy machine needs, far less than waiting in vain would take.
 const LIMIT: Duration = Duration::from_secs(20);
 /// A script that no library sends.
 const PUSH: &str = "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('LLEN', KEYS[1])";
-/// The same, for some milliseconds.
+/// The same, with a TTL of some milliseconds.
 const PUSH_FOR: &str = "redis.call('RPUSH', KEYS[1], ARGV[1]) redis.call('PEXPIRE', KEYS[1], ARGV[2]) \
                         return redis.call('LLEN', KEYS[1])";
 
-/// Every request of these 150 ms failed with CLUSTERDOWN, where one Redis would only have been late.
+/// Every request in these 150 ms used to fail with CLUSTERDOWN, where one Redis would only have been late.
 #[tokio::test]
 async fn while_all_masters_pause_for_a_moment_answers_are_late_and_no_errors() {
     if target_is_plain_redis() {
@@ -66,7 +66,7 @@ async fn while_all_masters_pause_for_a_moment_answers_are_late_and_no_errors() {
     assert!(quiet_rounds > 0, "the machine was too busy to tell");
 }
 
-/// Commands of every kind, and what a single Redis answers to them after [`prepare`].
+/// Returns commands of every kind, with the answers of a single Redis after [`prepare`].
 fn commands(round: usize) -> Vec<(Vec<String>, Value)> {
     let key = |name: &str| format!("{name} {round}");
     let text = |text: &str| text.to_owned();
@@ -95,12 +95,12 @@ async fn prepare(client: &mut MultiplexedConnection, round: usize) {
         })
         .await;
     }
-    // A script that is new is looked at first.
+    // A new script is analysed first.
     let _ = value(client, &["EVAL", PUSH, "1", &format!("warm up {round}"), "job"]).await;
 }
 
-/// One master has lost the key, another is silent: the silent one knows. `PEXPIRE` answered `TRYAGAIN` and an extension
-/// `CLUSTERDOWN` after 50 ms, where one Redis would only have been late.
+/// One master has lost the key, and only a silent one still knows it. `PEXPIRE` used to answer `TRYAGAIN`, and an
+/// extension `CLUSTERDOWN`, after 50 ms, where one Redis would only have been late.
 #[tokio::test]
 async fn a_silent_master_that_decides_is_waited_for() {
     if target_is_plain_redis() {
@@ -118,7 +118,7 @@ async fn a_silent_master_that_decides_is_waited_for() {
     }
 }
 
-/// Asks everything while the second master pauses. `false`: this machine itself paused.
+/// Sends everything while the second master pauses. Returns `false` if this machine itself paused.
 async fn is_waited_for(proxy: &Proxy, masters: &[Master], round: &str, pause: Duration) -> bool {
     let kinds = kinds();
     let key = |kind: usize| format!("kind {kind} {round}");
@@ -146,7 +146,7 @@ async fn is_waited_for(proxy: &Proxy, masters: &[Master], round: &str, pause: Du
 
 type Kind = (&'static [&'static str], Vec<&'static str>, Value);
 
-/// What is put under a key `$` first, a request of each kind, and what a single Redis answers to it.
+/// Returns, for each kind of request: commands that prepare a key `$`, the request, and the answer of a single Redis.
 fn kinds() -> Vec<Kind> {
     const LOCK: &[&str] = &["SET", "$", "mine", "NX", "PX", TEN_MINUTES];
     const NUMBER: &[&str] = &["SET", "$", "7"];
@@ -186,7 +186,7 @@ fn about(key: &str, words: &[&str]) -> Vec<String> {
     words.iter().map(|word| word.replace('$', key)).collect()
 }
 
-/// Puts something under `key` on all masters, and takes it away from the first.
+/// Sets something under `key` on all masters, and removes it from the first.
 async fn prepare_kind(proxy: &Proxy, masters: &[Master], before: &[&str], key: &str) {
     let before = about(key, before);
     eventually("the key is everywhere", || async {
@@ -202,7 +202,7 @@ async fn prepare_kind(proxy: &Proxy, masters: &[Master], before: &[&str], key: &
     assert_eq!(masters[0].ask(&["DEL", key]).await, Reply::Int(1), "{key}");
 }
 
-/// One after the other, so many requests would take minutes if each waited for the master that is silent.
+/// Sent one after the other, these requests would take minutes if each waited for the silent master.
 #[tokio::test]
 async fn a_silent_minority_delays_nobody() {
     if target_is_plain_redis() {
@@ -225,7 +225,7 @@ async fn a_silent_minority_delays_nobody() {
     masters[1].cont();
 }
 
-/// Once somebody had waited for a quorum, no vote timeout was noticed before the end of that one's patience.
+/// After a client had waited for a quorum, vote timeouts used to go unnoticed until that client's patience ended.
 #[tokio::test]
 async fn a_silent_minority_delays_nobody_after_a_hiccup_either() {
     if target_is_plain_redis() {
@@ -249,7 +249,7 @@ async fn a_silent_minority_delays_nobody_after_a_hiccup_either() {
     assert_eq!(split.expect("nobody waits for one silent master"), Ok(Value::Nil));
 }
 
-/// Whoever has no quorum for longer than anybody's patience is told so, and not at once.
+/// Clients without a quorum for longer than their patience receive an error, but not at once.
 #[tokio::test]
 async fn a_quorum_that_stays_silent_is_waited_for_and_then_an_error() {
     if target_is_plain_redis() {
@@ -263,7 +263,7 @@ async fn a_quorum_that_stays_silent_is_waited_for_and_then_an_error() {
     masters[..2].iter().for_each(Master::stop);
     let since = Instant::now();
     let commands = commands(0);
-    // A release that one master confirms is one.
+    // A release that one master confirms is a release.
     let others = commands.iter().filter(|(words, _)| words[1] != RELEASE && words[0] != "DEL");
     let asking = others.map(|(words, _)| {
         let proxy = &proxy;
@@ -279,7 +279,7 @@ async fn a_quorum_that_stays_silent_is_waited_for_and_then_an_error() {
     masters[..2].iter().for_each(Master::cont);
 }
 
-/// A claim or a read that paused beyond the patience was never answered, and nobody else's on its key was.
+/// A claim or a read that paused beyond the patience used to stay unanswered, and so did all others on its key.
 #[tokio::test]
 async fn who_pauses_while_the_patience_ends_is_answered() {
     if target_is_plain_redis() {
@@ -323,7 +323,7 @@ async fn ask_in_time(client: &mut MultiplexedConnection, words: &[&str]) -> Redi
     tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| panic!("{words:?}: no answer"))
 }
 
-/// A lock for 100 ms was still there after 120 ms: 50 ms were added to every TTL.
+/// A lock for 100 ms used to exist after 120 ms: 50 ms were added to every TTL.
 #[tokio::test]
 async fn a_key_with_a_short_ttl_is_gone_soon_after_it() {
     for options in [&["NX", "PX", "100"][..], &["PX", "100"]] {
@@ -348,7 +348,7 @@ async fn is_gone_in_time(options: &[&str]) {
         let took = since.elapsed();
         tokio::time::sleep(Duration::from_millis(120)).await;
         let seen = value(&mut client, &["GET", &key]).await;
-        // A grant that took its time may last as much longer.
+        // A grant that took longer may last longer by the same time.
         if reply == Ok(Value::Okay) && took < Duration::from_millis(8) {
             quiet_turns += 1;
             assert_eq!(seen, Ok(Value::Nil), "{set:?}, 120 ms after its OK");
@@ -356,7 +356,7 @@ async fn is_gone_in_time(options: &[&str]) {
     }
 }
 
-/// Over a connection of its own, so that nothing waits behind anything else.
+/// Sends a request over its own connection, so that it waits for no other.
 async fn ask(proxy: &Proxy, words: &[String]) -> RedisResult<Value> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     value(&mut proxy.connection().await, &words).await
@@ -366,7 +366,7 @@ async fn claim(client: &mut MultiplexedConnection, key: &str) -> RedisResult<Val
     value(client, &["SET", key, "mine", "NX", "PX", TEN_MINUTES]).await
 }
 
-/// Each waited for all its patience, one after the other: the last of them for half an hour here.
+/// Each used to wait for its whole patience, one after the other: the last of them for half an hour here.
 #[tokio::test]
 async fn who_stands_in_line_for_what_nobody_can_tell_waits_no_longer_than_the_first() {
     if target_is_plain_redis() {

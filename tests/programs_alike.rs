@@ -1,5 +1,5 @@
-//! Whatever a program does, all masters hold the same after it: nothing hangs on a master's own clock or dice. What cannot
-//! be made alike is noticed or refused.
+//! After any program, all masters hold the same: nothing depends on a master's own clock or dice. If results cannot
+//! be made equal, that is noticed or rejected.
 
 mod support;
 
@@ -9,7 +9,8 @@ use support::{
     Master, Masters, Proxy, Raw, Reply, encode, eventually, target_is_plain_redis, words,
 };
 
-/// What each server would do by its own clock or dice. The keys are `set`, `hash`, `scores`, `stream` and `list`.
+/// Commands that each server would execute by its own clock or dice. The keys are `set`, `hash`, `scores`, `stream`
+/// and `list`.
 const BY_CHANCE: [&str; 14] = [
     "SPOP set",
     "SPOP set 2",
@@ -27,7 +28,7 @@ const BY_CHANCE: [&str; 14] = [
     "EVAL \"return redis.call('rpush', KEYS[1], redis.call('randomkey'))\" 1 list",
 ];
 
-/// It stayed on all masters but the one that was restarted, and what others encoded was another number there.
+/// The change used to stay on all masters but a restarted one, where other scripts then encoded another number.
 #[tokio::test]
 async fn masters_encode_the_same_whatever_a_script_has_set_of_cjson() {
     if target_is_plain_redis() {
@@ -78,15 +79,15 @@ async fn masters_hold_the_same_whatever_their_clocks_and_dice() {
     }
 }
 
-/// Masters, one of which has a clock that is 20 s behind.
+/// Starts masters, one of which has a clock that is 20 s behind.
 fn one_behind() -> Masters {
     let clock = Clock::new();
     clock.set_ahead_by(-20.0);
     Masters::of(vec![Master::start(), Master::start_by(&clock), Master::start()])
 }
 
-/// The same with a proxy, whose time is that of the one that is behind for a while if that has answered first: then other
-/// masters are taken.
+/// The same with a proxy. If the master that is behind answers first, the proxy uses its time for a while; the
+/// function then starts other masters.
 async fn one_behind_the_time() -> (Masters, Proxy) {
     let seconds = |reply: Reply| match reply {
         Reply::Array(parts) => parts[0].text().parse::<i64>().expect("seconds"),
@@ -116,7 +117,7 @@ async fn fill(client: &mut Raw) {
     }
 }
 
-/// Byte for byte, but for the order of sets and hashes.
+/// Compares byte for byte, except for the order of sets and hashes.
 async fn equal_everywhere(masters: &Masters, key: &str) {
     let content = "local words = ({ set = { 'SMEMBERS' }, hash = { 'HGETALL' }, zset = { 'ZRANGE', 0, -1, 'WITHSCORES' }, \
                    list = { 'LRANGE', 0, -1 }, stream = { 'XRANGE', '-', '+' } })[redis.call('TYPE', KEYS[1]).ok] \
@@ -137,7 +138,8 @@ async fn equal_everywhere(masters: &Masters, key: &str) {
     .await;
 }
 
-/// One master says something else: a quorum's reply is the answer, whoever says it first, and the other one is counted.
+/// One master replies differently: the quorum's reply is the answer, whichever comes first, and the other reply is
+/// counted.
 #[tokio::test]
 async fn a_reply_that_differs_is_counted_and_not_told() {
     if target_is_plain_redis() {
@@ -161,7 +163,7 @@ async fn a_reply_that_differs_is_counted_and_not_told() {
     assert!(warned < 30, "{warned} warnings");
 }
 
-/// All masters say something else. The script has run.
+/// All masters reply differently. The script has run.
 #[tokio::test]
 async fn replies_that_all_differ_are_an_error() {
     if target_is_plain_redis() {
@@ -178,7 +180,7 @@ async fn replies_that_all_differ_are_an_error() {
     assert!(why.starts_with("ERR masters answered differently"), "{why}");
     assert_eq!(client.ask(&["GET", "count"]).await, Reply::bulk("1"));
     eventually("it is counted", || async { (differing(&proxy) == 1).then_some(()) }).await;
-    // What only reads changes nothing, and is answered as one master says.
+    // A script that only reads changes nothing, and gets the answer of one master.
     let reply = client.ask(&["EVAL", differs, "1", "count"]).await;
     assert!(matches!(reply, Reply::Bulk(_)), "{reply:?}");
     assert_eq!(differing(&proxy), 1);
@@ -191,7 +193,7 @@ fn differing(proxy: &Proxy) -> u64 {
     count.unwrap_or_else(|| panic!("no such metric: {metrics}"))
 }
 
-/// A proxy that may not ask which keys a command writes to must not write to them without a stamp.
+/// A proxy that may not ask which keys a command writes must not write to them without a stamp.
 #[tokio::test]
 async fn a_write_whose_keys_nobody_tells_is_refused() {
     if target_is_plain_redis() {
@@ -217,7 +219,7 @@ async fn a_write_whose_keys_nobody_tells_is_refused() {
     for master in masters.iter() {
         assert!(!master.has("d").await);
     }
-    // What has one key needs no such right.
+    // Commands with one key need no such permission.
     for (line, reply) in [
         ("SET k v", Reply::ok()),
         ("GETEX k EX 100", Reply::bulk("v")),
@@ -230,7 +232,7 @@ async fn a_write_whose_keys_nobody_tells_is_refused() {
     }
 }
 
-/// Masters note when an entry was delivered: all of them the same, so that all claim the same entries.
+/// Masters note the same delivery time for an entry, so that all claim the same entries.
 #[tokio::test]
 async fn masters_note_deliveries_alike_and_claim_alike() {
     if target_is_plain_redis() {
@@ -245,7 +247,7 @@ async fn masters_note_deliveries_alike_and_claim_alike() {
         let client = &mut clients[turn % 2];
         ask(client, "XADD x * f v").await;
         ask(client, READ[turn / 2 % 2]).await;
-        // Some are old enough by then, and some are not.
+        // Some entries are old enough by then, and some are not.
         for line in ["XAUTOCLAIM x g d 4 0 COUNT 3", "XAUTOCLAIM x g c 7 0 COUNT 2 JUSTID"] {
             let Reply::Array(reply) = ask(client, line).await else { panic!("{line}") };
             let Reply::Array(entries) = &reply[1] else { panic!("{reply:?}") };
@@ -283,7 +285,7 @@ const READ: [&str; 2] = [
     "XREADGROUP GROUP g c BLOCK 1000 STREAMS x >",
 ];
 
-/// Fields of hashes end when a master's own clock says so.
+/// Fields of hashes expire by a master's own clock.
 #[tokio::test]
 async fn what_hangs_on_the_clock_of_a_master_is_refused() {
     if target_is_plain_redis() {

@@ -28,8 +28,8 @@ async fn two_proxies_give_a_lock_to_one_client_at_a_time() {
     fight(&[&proxies[0], &proxies[1]]).await;
 }
 
-/// Every client gets the lock as often as it wants to. While it has it, nobody else does: the lease is
-/// longer than the test, so that only a broken lock lets a second one in.
+/// Every client gets the lock as often as it wants. While it has the lock, no other client does: the lease is longer
+/// than the test, so only a broken lock lets a second client in.
 async fn fight(proxies: &[&Proxy]) {
     let holders = Arc::new(AtomicUsize::new(0));
     let mut clients = tokio::task::JoinSet::new();
@@ -54,7 +54,7 @@ async fn client(address: String, id: usize, holders: Arc<AtomicUsize>) {
     }
 }
 
-/// Nil is the lock; a number is how long somebody else has it; with an error one tries again.
+/// Nil means granted; a number is the time that another client has it; after an error the client retries.
 async fn take(connection: &mut MultiplexedConnection, name: &str) {
     let request = ["EVAL", REDISSON_LOCK, "1", "lock", "600000", name];
     loop {
@@ -67,7 +67,7 @@ async fn take(connection: &mut MultiplexedConnection, name: &str) {
     }
 }
 
-/// 1 is a release. After an answer that left it open, somebody else may have the lock already.
+/// 1 means released. After an error of unknown outcome, another client may have the lock already.
 async fn release(connection: &mut MultiplexedConnection, name: &str, turn: usize) {
     let latch = format!("latch of {name} {turn}");
     let keys = ["EVAL", REDISSON_UNLOCK, "3", "lock", "channel", &latch];
@@ -88,7 +88,7 @@ fn assert_undecided(reply: &RedisResult<Value>) {
     assert!(matches!(code, Some("TRYAGAIN" | "CLUSTERDOWN" | "UNKNOWN")), "{reply:?}");
 }
 
-/// Every number from 1 to the last is given out once, in whichever way a client counts.
+/// Every number from 1 to the last is given out once, by whichever command a client counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counters_lose_no_increment() {
     let masters = Masters::start(3);
@@ -116,7 +116,7 @@ const COUNTING: [&[&str]; 5] = [
     &["RPUSH", "count", "element"],
 ];
 
-/// What all clients were answered, in order of size.
+/// Returns all clients' answers, sorted.
 async fn count(address: &str, way: &'static [&'static str]) -> Vec<i64> {
     let mut clients = tokio::task::JoinSet::new();
     for _ in 0..CLIENTS {
@@ -137,7 +137,7 @@ async fn count(address: &str, way: &'static [&'static str]) -> Vec<i64> {
     numbers
 }
 
-/// Two transactions that watch what they change: one of them always wins, and none is lost.
+/// Of two transactions that watch what they change, one always succeeds, and no increment is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watched_counters_lose_no_increment() {
     let masters = Masters::start(3);

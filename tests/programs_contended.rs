@@ -1,5 +1,5 @@
-//! Many clients of several proxies that write the same key at the same moment. Each of them is told what became of what it
-//! has sent, however often the others have written meanwhile.
+//! Many clients of several proxies write the same key at the same moment. Each learns the outcome of its request,
+//! however often the others have written meanwhile.
 
 mod support;
 
@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 
 const CLIENTS: usize = 10;
 const ROUNDS: usize = 20;
-/// One after the other: while one proxy waits, another writes more often than the last programs of all are remembered.
+/// Consecutive requests: while one proxy waits, another writes more often than the number of last programs that
+/// stamps remember.
 const COUNTS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,7 +48,7 @@ async fn contend(proxies: usize) {
     }
 }
 
-/// A key that is not declared had no line: of 50 clients of one proxy, half were told that nobody knows.
+/// An undeclared key used to have no queue: of 50 clients of one proxy, half were told that the outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_to_an_undeclared_key_stands_in_line_for_it() {
     let masters = Masters::start(3);
@@ -57,7 +58,7 @@ async fn who_comes_to_an_undeclared_key_stands_in_line_for_it() {
     assert_counted(0, 1, &replies);
 }
 
-/// Each has the turn of one key and comes to the other's.
+/// Each client has the turn for one key and comes to the other's key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_to_the_keys_of_each_other_waits_for_nobody_in_a_ring() {
     let masters = Masters::start(3);
@@ -73,8 +74,8 @@ async fn who_comes_to_the_keys_of_each_other_waits_for_nobody_in_a_ring() {
     assert_eq!(at_once(&proxies, &["GET", "b"], 1).await, counted);
 }
 
-/// It has not run a program yet that the others have stopped for a key which is not declared. Three of four clients were told that
-/// nobody knows, although no master would ever run it.
+/// The late master has not yet run a program that the others have stopped at an undeclared key. Three of four clients
+/// used to be told that the outcome is unknown, although no master would ever run it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_master_keeps_nobody_from_knowing_that_a_script_stopped_at_an_undeclared_key() {
     let (_masters, _relays, proxy) = with_a_late_master("1", 1_200);
@@ -82,8 +83,8 @@ async fn a_late_master_keeps_nobody_from_knowing_that_a_script_stopped_at_an_und
     assert_counted(0, 1, &replies);
 }
 
-/// The late one names the key while the program pauses, as another worker was faster. It took its turns then, and lost them with
-/// what it asked after the pause: nobody else was ever answered.
+/// The late master names the key while the program pauses, because another worker was faster. The program used to
+/// take its turns then, and to lose them with its next request after the pause: no other client was ever answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_of_two_workers_are_answered_that_come_to_an_undeclared_key() {
     let (_masters, _relays, proxy) = with_a_late_master("2", 20);
@@ -94,8 +95,8 @@ async fn clients_of_two_workers_are_answered_that_come_to_an_undeclared_key() {
     }
 }
 
-/// One of a hundred was lost: it had run on a single master, which another worker then made a quorum's, and a stamp keeps only
-/// what is short.
+/// One message in a hundred used to be lost. Its program had run on a single master, another worker then spread that
+/// result to a quorum, and a stamp keeps only short messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_program_publishes_beside_others_is_published() {
     let masters = Masters::start(3);
@@ -109,7 +110,7 @@ async fn what_a_program_publishes_beside_others_is_published() {
         clients.spawn(async move {
             let mut published = Vec::new();
             for turn in 0..100 {
-                // Every other is too long for a stamp.
+                // Every other message is too long for a stamp.
                 let message = format!("{id} {turn:<0$}", turn % 2 * 2000);
                 let reply = client.ask(&["EVAL", publish, "1", "count", &message]).await;
                 assert!(number(0, &reply) > 0);
@@ -125,7 +126,7 @@ async fn what_a_program_publishes_beside_others_is_published() {
     }
 }
 
-/// They were read one after the other, so that a reader saw half of what was written at once.
+/// The keys used to be read one after the other, so that a reader saw half of a write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_keys_are_read_as_they_are_at_one_moment() {
     let masters = Masters::start(3);
@@ -181,8 +182,8 @@ async fn several_keys_are_read_as_they_are_at_one_moment() {
     writing.await.expect("no panic");
 }
 
-/// What a read had answered was overwritten before it was heard, and nobody could tell it any more: an error, although it may run
-/// again.
+/// The answer of a read was overwritten before the proxy received it, and no master could repeat it. The result was
+/// an error, although a read may run again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_keys_that_many_write_are_read() {
     let masters = Masters::start(3);
@@ -215,7 +216,7 @@ async fn several_keys_that_many_write_are_read() {
 
 const MOMENTS: [&[&str]; 2] = [&["MGET", "one", "other"], &["MGET", "one", "other", "lock"]];
 
-/// What one of them had left on a single master stayed undecided for ever, once the other key had forgotten it.
+/// A leftover of one proxy on a single master used to stay undecided for ever, once the other key had forgotten it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_key_is_stuck_that_two_proxies_use_alone_and_with_another() {
     let masters = Masters::start(3);
@@ -229,7 +230,7 @@ async fn no_key_is_stuck_that_two_proxies_use_alone_and_with_another() {
             for _ in 0..MIXED {
                 let words = MIXING[random.usize(..MIXING.len())];
                 if client.ask(words).await.is_error("CLUSTERDOWN") {
-                    break; // It has had no luck, or nobody has any more.
+                    break; // Bad luck for this client, or for all from now on.
                 }
             }
         });
@@ -241,7 +242,7 @@ async fn no_key_is_stuck_that_two_proxies_use_alone_and_with_another() {
     }
 }
 
-/// How often each client asks.
+/// Requests of each client.
 const MIXED: usize = 3_000;
 
 const MIXING: [&[&str]; 5] = [
@@ -259,7 +260,7 @@ const LOGGING: [&str; 4] = [
     "log",
 ];
 
-/// One of three answers so many milliseconds after the others.
+/// Starts three masters, one of which answers this many milliseconds after the others.
 fn with_a_late_master(workers: &str, late_ms: u64) -> (Masters, Vec<Relay>, Proxy) {
     let masters = Masters::start(3);
     let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
@@ -269,7 +270,7 @@ fn with_a_late_master(workers: &str, late_ms: u64) -> (Masters, Vec<Relay>, Prox
     (masters, relays, proxy)
 }
 
-/// What all clients are answered that ask the same at the same moment, so often.
+/// Returns the answers to all clients, which repeat the same request at the same time.
 async fn at_once(proxies: &[Proxy], words: &[&str], times: usize) -> Vec<Reply> {
     let start = Arc::new(Barrier::new(CLIENTS));
     let mut clients = JoinSet::new();
@@ -290,7 +291,7 @@ async fn at_once(proxies: &[Proxy], words: &[&str], times: usize) -> Vec<Reply> 
     clients.join_all().await.concat()
 }
 
-/// All clients have counted up from `first`, each call by one.
+/// Checks that all clients have counted up from `first`, each call by one.
 #[track_caller]
 fn assert_counted(round: usize, first: i64, replies: &[Reply]) {
     let mut numbers: Vec<_> = replies.iter().map(|reply| number(round, reply)).collect();

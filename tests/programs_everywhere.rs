@@ -1,5 +1,5 @@
-//! What a script finds and what it says is the same on every master, and is said once: the time, chance, messages, and
-//! what was there before the proxies.
+//! Inputs and outputs of scripts are the same on every master, and outputs come once: the time, chance, messages, and
+//! keys from before the proxies.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{
     target_is_plain_redis, words,
 };
 
-/// The time and the dice are the proxy's: what a script makes of them is equal on all masters.
+/// Time and dice come from the proxy, so a script gets the same result on all masters.
 #[tokio::test]
 async fn what_differs_between_servers_is_the_same_on_all_masters() {
     if target_is_plain_redis() {
@@ -32,7 +32,7 @@ async fn what_differs_between_servers_is_the_same_on_all_masters() {
     }
 }
 
-/// A script that names a key that it has not declared begins anew, and would name another one each time.
+/// A script restarts when it names an undeclared key, and would name another one each time.
 #[tokio::test]
 async fn a_script_may_make_up_its_keys_out_of_the_time_or_of_dice() {
     if target_is_plain_redis() {
@@ -54,7 +54,7 @@ async fn a_script_may_make_up_its_keys_out_of_the_time_or_of_dice() {
     assert_eq!(raw.ask(&["EVAL_RO", read, "0"]).await, Reply::Nil);
 }
 
-/// Each run of a script finds one more, in no time.
+/// Each run of a script quickly finds one more undeclared key.
 #[tokio::test]
 async fn a_script_that_comes_to_undeclared_keys_without_end_is_told_so() {
     if target_is_plain_redis() {
@@ -83,7 +83,8 @@ const BY_CHANCE: [&str; 3] = [
     "for _, m in ipairs(redis.call('smembers', KEYS[1])) do redis.call('rpush', KEYS[2], m) end return 1",
 ];
 
-/// Each message of a script comes once. One whose client was told an error may have been done, and comes once or never.
+/// Each message of a script comes once. If its client received an error, the script may have run, and the message
+/// comes once or never.
 #[tokio::test]
 async fn a_script_publishes_once() {
     let Some(stage) = Stage::set(&["--vote-timeout", "100ms"]) else { return };
@@ -96,7 +97,8 @@ async fn a_script_publishes_once() {
     for turn in 1..=20 {
         assert_eq!(raw.ask(&request(&turn.to_string())).await, Reply::Int(1));
     }
-    // One runs on a master and arrives late on the others; one runs everywhere, which its proxy hears late.
+    // One script runs on one master and arrives late at the others; one runs everywhere, and its proxy receives the
+    // answers late.
     stage.relays[1..].iter().for_each(|relay| relay.hold_back("unknown 1"));
     assert!(raw.ask(&request("unknown 1")).await.is_error("UNKNOWN"));
     stage.heal();
@@ -138,8 +140,8 @@ fn message(pushed: Reply) -> String {
     }
 }
 
-/// Locks that somebody took before there were proxies, for times that differ from master to master by what it took to get
-/// there: they exclude, and are given back.
+/// Locks taken before there were proxies, whose expiries differ between masters by the network delay: they exclude
+/// others, and can be released.
 #[tokio::test]
 async fn locks_that_were_there_before_exclude() {
     if target_is_plain_redis() {
@@ -170,7 +172,7 @@ async fn locks_that_were_there_before_exclude() {
     equal_everywhere(&masters, "lock").await;
 }
 
-/// These answer 0 as what changes nothing does, and all but one change or make a key.
+/// These commands answer 0, as if they changed nothing, but all but one change or create a key.
 #[tokio::test]
 async fn what_answers_0_and_makes_a_key_is_kept() {
     compare(
@@ -213,7 +215,7 @@ async fn what_answers_0_and_makes_a_key_is_kept() {
     .await;
 }
 
-/// Nothing tells it from no string at all but that it is there.
+/// Only its existence distinguishes it from no string.
 #[tokio::test]
 async fn an_empty_string_that_was_there_before_is_one() {
     if target_is_plain_redis() {
@@ -230,7 +232,7 @@ async fn an_empty_string_that_was_there_before_is_one() {
     assert_eq!(ask(&mut raw, "SET empty full NX").await, Reply::Nil);
     assert_eq!(ask(&mut raw, "APPEND empty x").await, Reply::Int(1));
     assert_eq!(ask(&mut raw, "GET empty").await, Reply::bulk("x"));
-    // The same where the proxy knows that there was none when it wrote last.
+    // The same when the proxy knows that the key was absent when it last wrote.
     assert_eq!(ask(&mut raw, "SET empty full").await, Reply::ok());
     assert_eq!(ask(&mut raw, "DEL empty").await, Reply::Int(1));
     masters.forget("empty").await;
@@ -260,7 +262,7 @@ async fn masters_that_forget_scripts_get_them_again() {
         let request = [b"EVALSHA".as_slice(), &sha, b"1", b"hash"];
         assert_eq!(raw.ask(&request).await, Reply::Int(count));
     }
-    // One that forgets while the others decide may miss a call: a quorum never does.
+    // A master that forgets while the others decide may miss a call; a quorum never does.
     eventually("a quorum has counted every time", || async {
         let mut counted = 0;
         for master in masters.iter() {
@@ -273,7 +275,7 @@ async fn masters_that_forget_scripts_get_them_again() {
     .await;
 }
 
-/// Masters may be a moment late; then they hold the same.
+/// Waits until all masters hold the same, since some may be a moment late.
 async fn equal_everywhere(masters: &[Master], key: &str) {
     eventually(&format!("{key} is the same on all masters"), || async {
         let first = State::on(&masters[0], key).await;

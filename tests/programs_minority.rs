@@ -1,5 +1,5 @@
-//! What a script or a transaction does counts when a majority of masters did it. What only a minority did is adopted by
-//! all or dropped by all, and nobody notices a minority that fails.
+//! A script or a transaction counts when a majority of masters has executed it. If only a minority has, all masters
+//! adopt it or all drop it, and nobody notices a minority that fails.
 
 mod support;
 
@@ -17,8 +17,8 @@ use support::{
 const LEASE: &str = "600000";
 const ADD: &str = "return redis.call('INCRBY', KEYS[1], 1)";
 
-/// Its client is told an error: nobody knows whether it was done. From some moment on it is done for everybody who looks,
-/// or it never is.
+/// The client receives an error: nobody knows whether the script was executed. From some moment on, every reader sees
+/// its effect, or none ever does.
 #[tokio::test]
 async fn what_a_minority_has_done_is_everybodys_or_nobodys() {
     let Some(stage) = Stage::set(&["--vote-timeout", "100ms"]) else { return };
@@ -26,7 +26,7 @@ async fn what_a_minority_has_done_is_everybodys_or_nobodys() {
     for turn in 0..6 {
         stage.complete().await;
         let key = format!("count {turn}");
-        // Who has written a key last asks for nothing before it is written again.
+        // The last writer of a key does not ask for a promise before it writes again.
         assert_eq!(int(&mut far, &["EVAL", ADD, "1", &key, "arrives"]).await, 1);
         let held_back = [0, 1, 2].into_iter().filter(|master| *master != turn % 3);
         held_back.for_each(|master| stage.relays[master].hold_back("is held back"));
@@ -48,7 +48,8 @@ async fn what_a_minority_has_done_is_everybodys_or_nobodys() {
     }
 }
 
-/// Redisson's lock, granted by a minority to somebody who was told an error. It keeps the next one out, or it is none.
+/// Redisson's lock, granted by a minority to a client that received an error. It excludes the next client, or it is
+/// no lock.
 #[tokio::test]
 async fn a_lock_that_a_minority_has_granted_has_one_holder() {
     let Some(stage) = Stage::set(&["--vote-timeout", "100ms"]) else { return };
@@ -104,8 +105,8 @@ async fn scripts_go_on_without_a_stopped_master() {
     cycle(&mut client).await;
 }
 
-/// Masters that make a set anew come to different orders. With one of three killed the other two have to
-/// agree all the same on whether anything has changed.
+/// Masters that rebuild a set end up with different orders. With one of three killed, the other two must still agree
+/// on whether anything has changed.
 #[tokio::test]
 async fn a_set_in_another_order_has_not_changed() {
     let Some((mut masters, proxy)) = three_masters() else { return };
@@ -129,7 +130,8 @@ async fn a_set_in_another_order_has_not_changed() {
     }
 }
 
-/// One that was slow was left out when the script changed nothing that it names, and kept what all others had given away.
+/// A slow master used to be left out when the script changed none of the keys that it names, and kept what all others
+/// had given away.
 #[tokio::test]
 async fn a_new_script_runs_on_a_master_that_is_slow() {
     if target_is_plain_redis() {
@@ -165,7 +167,7 @@ async fn scripts_go_on_behind_a_broken_network() {
     }
 }
 
-/// Two of three stand still: an error. Once they go on, all masters come to one answer to what became of it.
+/// Two of three masters are paused, so the reply is an error. Once they continue, all masters agree on one outcome.
 #[tokio::test]
 async fn without_a_quorum_a_script_is_an_error_and_all_masters_come_to_agree() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -187,13 +189,13 @@ async fn without_a_quorum_a_script_is_an_error_and_all_masters_come_to_agree() {
         .await;
         all_agree(&masters, key).await;
         let now = number(&mut client, key).await;
-        // It may have been done, and so may what was answered with an error since.
+        // The script may have been executed, and so may everything else that was answered with an error since.
         assert!(now > before, "{key} was {before} and is {now}");
         assert_eq!(int(&mut client, &["EVAL", ADD, "1", key]).await, now + 1);
     }
 }
 
-/// The same when they are killed: there is nobody to ask.
+/// The same when two are killed: there is no quorum to ask.
 #[tokio::test]
 async fn with_two_masters_killed_every_script_is_an_error() {
     let Some((mut masters, proxy)) = three_masters() else { return };
@@ -237,7 +239,7 @@ async fn a_master_that_restarts_empty_grants_nothing_alone() {
     assert_eq!(int(&mut client, &unlock("lock")).await, 1);
 }
 
-/// `error({})` ends a Redis 7.0. Sent to all masters it would end them all.
+/// `error({})` crashes a Redis 7.0. Sent to all masters, it would crash them all.
 #[tokio::test]
 async fn a_script_that_ends_a_redis_does_not_end_the_masters() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -252,7 +254,7 @@ async fn a_script_that_ends_a_redis_does_not_end_the_masters() {
 }
 
 const CYCLES: usize = 50;
-/// A proxy that waited for the missing master even once per cycle would take longer than [`LIMIT`].
+/// Waiting for the missing master even once per cycle would take longer than [`LIMIT`].
 const LONG_VOTE: [&str; 2] = ["--vote-timeout", "3s"];
 const LIMIT: Duration = PATIENCE.saturating_mul(5);
 
@@ -276,7 +278,7 @@ async fn cycle(client: &mut MultiplexedConnection) {
     tokio::time::timeout(LIMIT, cycles).await.expect("no script waits for a missing master");
 }
 
-/// What only several masters can show: `None` when there is but one plain Redis.
+/// Starts three masters for what only several can show; returns `None` for one plain Redis.
 fn three_masters() -> Option<(Masters, Proxy)> {
     if target_is_plain_redis() {
         return None;
@@ -290,7 +292,7 @@ fn lock<'a>(key: &'a str, holder: &'a str) -> [&'a str; 6] {
     ["EVAL", REDISSON_LOCK, "1", key, LEASE, holder]
 }
 
-/// By the holder "mine".
+/// Unlocks as the holder "mine".
 fn unlock(key: &str) -> [&str; 11] {
     ["EVAL", REDISSON_UNLOCK, "3", key, "channel", "latch", "0", LEASE, "mine", "publish", "60000"]
 }
@@ -299,7 +301,7 @@ fn holder(name: &str) -> Reply {
     Reply::Map(vec![(Reply::bulk(name), Reply::bulk("1"))])
 }
 
-/// Neither a success nor a refusal.
+/// Checks for neither a success nor a refusal.
 fn assert_undecided(reply: redis::RedisResult<Value>) {
     let error = reply.expect_err("nobody can know");
     let code = error.code().unwrap_or_default();
@@ -311,7 +313,7 @@ async fn number(client: &mut MultiplexedConnection, key: &str) -> i64 {
     number.map_or(0, |number| number.parse().expect("a number"))
 }
 
-/// Masters may be a moment late; then all of them hold the same.
+/// Waits until all masters hold the same, since some may be a moment late.
 async fn all_agree(masters: &Masters, key: &str) {
     eventually(&format!("{key} is the same on all masters"), || async {
         let first = State::on(&masters[0], key).await;

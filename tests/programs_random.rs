@@ -1,8 +1,8 @@
-//! Random scripts, transactions and commands: the proxy over three masters answers as one plain
-//! `redis-server` does, and at the end the majority of masters holds what the plain one holds.
+//! Random scripts, transactions and commands: the proxy over three masters answers as one plain `redis-server` does,
+//! and at the end the majority of masters holds what the plain one holds.
 //!
-//! Rounds of programs run for [`RUN`], or for `REDLOCK_TEST_SECONDS`. A failure names the seed of its
-//! round; `REDLOCK_TEST_SEED` runs that round again, and no other.
+//! Rounds of programs run for [`RUN`], or for `REDLOCK_TEST_SECONDS`. A failure names the seed of its round;
+//! `REDLOCK_TEST_SEED` runs that round again, and no other.
 #![allow(clippy::disallowed_methods, reason = "how long to go on is told by the real clock")]
 
 mod generated;
@@ -53,7 +53,7 @@ async fn round(seed: u64, redis: &Master, masters: &Masters, proxy: &Proxy) {
     compare_states(redis, masters, &history).await;
 }
 
-/// Two to an empty server: one speaks RESP2, the other RESP3.
+/// Opens two connections to an emptied server: one speaks RESP2, the other RESP3.
 async fn connections(address: &str) -> [Raw; 2] {
     let mut first = Raw::connect(address).await;
     assert_eq!(first.ask(&["FLUSHALL"]).await, Reply::ok());
@@ -77,14 +77,14 @@ async fn compare(
     assert!(same, "{history}redis: {}\nproxy: {}", printable(&expected.1), printable(&actual.1));
 }
 
-/// The proxy names the keys that the plain server has, and no others.
+/// Checks that the proxy names the keys that the plain server has, and no others.
 async fn compare_names(expected: &mut Raw, actual: &mut Raw, history: &History) {
     let [expected, actual] =
         [sorted(&expected.ask(&["KEYS", "*"]).await), sorted(&actual.ask(&["KEYS", "*"]).await)];
     assert_eq!(actual, expected, "{history}keys that are left");
 }
 
-/// A majority of the masters holds what the plain server holds.
+/// Checks that a majority of the masters holds what the plain server holds.
 async fn compare_states(redis: &Master, masters: &Masters, history: &History) {
     let mut plain = Raw::connect_resp3(&redis.address()).await;
     let mut direct = Vec::new();
@@ -105,12 +105,12 @@ async fn compare_states(redis: &Master, masters: &Masters, history: &History) {
     }
 }
 
-/// A master's times are padded.
+/// Masters' TTLs are padded.
 fn is_like(expected: &State, actual: &State) -> bool {
     expected.holds_the_same(actual) && same_number(expected.ttl_ms, actual.ttl_ms)
 }
 
-/// The last of what was sent, for the report of a failure.
+/// The last requests, for the report of a failure.
 struct History {
     seed: u64,
     last: VecDeque<String>,
@@ -136,7 +136,7 @@ impl fmt::Display for History {
 
 const REPORTED: usize = 20;
 
-/// The test of the test: what counts as the same, and what does not.
+/// The test of the test: equal replies, and replies that differ.
 #[test]
 fn replies_that_differ_are_told() {
     let list = |numbers: [i64; 2]| Reply::Array(numbers.map(Reply::Int).to_vec());

@@ -1,7 +1,7 @@
-//! Scripts, transactions and commands on every type of data: the proxy over three masters answers as
-//! one plain `redis-server` does, byte for byte, in both versions of the protocol.
+//! Scripts, transactions and commands on every type of data: the proxy over three masters answers as one plain
+//! `redis-server` does, byte for byte, in both versions of the protocol.
 //!
-//! How the tables are read is told in `support::side_by_side`.
+//! `support::side_by_side` describes the format of the tables.
 
 mod program_tables;
 mod support;
@@ -91,7 +91,7 @@ async fn running_scripts() {
     compare(tables::scripts::FLAGS).await;
 }
 
-/// Those that the proxy does not read, because of their length, run as any other, and are refused as any other.
+/// Scripts that are too long for the proxy to read run like any other, and are refused like any other.
 #[tokio::test]
 async fn a_script_of_a_megabyte_holds_a_worker() {
     let long = |piece: &str, end: &str| format!("{}{end}", piece.repeat(300_000 / piece.len()));
@@ -210,7 +210,7 @@ async fn commands_that_may_wait() {
     compare(tables::blocking::NOTHING_COMES).await;
 }
 
-/// A client that waits gets what another one brings, in the words of Redis.
+/// A waiting client gets what another one brings, with the same replies as from Redis.
 #[tokio::test]
 async fn clients_that_wait_are_woken() {
     let redis = Master::start();
@@ -225,7 +225,7 @@ async fn clients_that_wait_are_woken() {
     }
 }
 
-/// Who waits already passes over what has become something else, and is not told of it.
+/// A waiting client skips a key that now has another type, and gets no error.
 #[tokio::test]
 async fn clients_that_wait_pass_over_keys_of_another_type() {
     let redis = Master::start();
@@ -249,14 +249,14 @@ const PASSED_OVER: [(&str, &[&str]); 8] = [
     ("XREAD BLOCK 0 STREAMS k $", &["SET k v", "DEL k", "XADD k 1-1 field value"]),
 ];
 
-/// What the waiting client is answered.
+/// Returns the answer to the waiting client.
 async fn passed_over(address: &str, waiting: &str, steps: &[&str]) -> Vec<u8> {
     let mut other = connect(address, "2").await;
     other.ask(&["DEL", "k", "to", "other"]).await;
     let mut waiter = connect(address, "2").await;
     waiter.send(&encode(&words(waiting))).await;
     for step in steps {
-        // So that it is looked at in between.
+        // Gives the proxy time to look at the key in between.
         tokio::time::sleep(SETTLES_DOWN).await;
         other.send(&encode(&words(step))).await;
         other.frame().await;
@@ -264,7 +264,7 @@ async fn passed_over(address: &str, waiting: &str, steps: &[&str]) -> Vec<u8> {
     waiter.frame().await.1
 }
 
-/// Each line with the one that wakes it.
+/// Each blocking command with the one that wakes it.
 const WOKEN: [(&str, &str); 12] = [
     ("BLPOP k 0", "LPUSH k a b"),
     ("BRPOP k 0", "LPUSH k a b"),
@@ -280,7 +280,7 @@ const WOKEN: [(&str, &str); 12] = [
     ("BLPOP k 0", "RENAME elsewhere k"),
 ];
 
-/// What the waiting client and the bringing one are answered, and what is left afterwards.
+/// Returns the answers to the waiting and the bringing client, and the final state.
 async fn woken(address: &str, version: &str, waiting: &str, bringing: &str) -> [Vec<u8>; 3] {
     let mut bringer = connect(address, version).await;
     bringer.ask(&["DEL", "k", "to", "other", "elsewhere"]).await;
@@ -295,10 +295,10 @@ async fn woken(address: &str, version: &str, waiting: &str, bringing: &str) -> [
     [waited, brought, bringer.frame().await.1]
 }
 
-/// In this time a client usually waits in earnest. Where it does not, less is tested, nothing fails.
+/// In this time a client usually starts to wait. If it does not, less is tested, but nothing fails.
 const SETTLES_DOWN: Duration = Duration::from_millis(100);
 
-/// One element wakes one client, and the one that waited longest.
+/// One element wakes one client, the one that has waited longest.
 #[tokio::test]
 async fn the_first_client_that_waits_is_served_first() {
     let masters = Masters::start(3);
@@ -317,8 +317,7 @@ async fn the_first_client_that_waits_is_served_first() {
     assert_eq!(bringer.ask(&["EXISTS", "k"]).await, Reply::Int(0));
 }
 
-/// The same over and over, at any moment between two looks at the key: who was served stands behind all
-/// others.
+/// The same over and over, at any moment between two looks at the key: a served client goes to the end of the queue.
 #[tokio::test]
 async fn clients_that_wait_are_served_in_turns() {
     let masters = Masters::start(3);
@@ -343,8 +342,8 @@ async fn clients_that_wait_are_served_in_turns() {
     }
 }
 
-/// One that is not the first to wait is told what is wrong with its request, and where an element is moved
-/// to nobody is kept from waiting.
+/// A client that is not the first to wait still gets an error for a wrong request. A move to a key that nobody waits
+/// for does not block anyone.
 #[tokio::test]
 async fn who_waits_behind_others_is_not_held_up() {
     let masters = Masters::start(3);
@@ -365,7 +364,7 @@ async fn who_waits_behind_others_is_not_held_up() {
     assert_eq!(first.reply().await, Reply::bulk("b"));
 }
 
-/// A client that goes away while it waits takes nothing with it.
+/// A client that disconnects while it waits takes nothing with it.
 #[tokio::test]
 async fn who_no_longer_waits_gets_nothing() {
     let masters = Masters::start(3);
@@ -382,7 +381,7 @@ async fn who_no_longer_waits_gets_nothing() {
     assert_eq!(raw.ask(&["LRANGE", "k", "0", "-1"]).await, left);
 }
 
-/// A watched key that runs out was changed.
+/// A watched key that expires counts as changed.
 #[tokio::test]
 async fn a_watched_key_that_expires_stops_the_transaction() {
     let masters = Masters::start(3);
@@ -401,7 +400,7 @@ async fn a_watched_key_that_expires_stops_the_transaction() {
     assert_eq!(raw.ask(&["EXISTS", "k"]).await, Reply::Int(0));
 }
 
-/// Libraries on other systems send scripts whose lines end in `\r\n`, and bytes that are no text.
+/// Libraries on other systems send scripts whose lines end in `\r\n`, and bytes that are not text.
 #[tokio::test]
 async fn scripts_of_any_bytes() {
     let redis = Master::start();

@@ -1,20 +1,21 @@
-//! No two masters hold a lease for quite the same time. What a script makes of that time is the same on all of them.
+//! No two masters hold a lease for exactly the same time. A script that uses that time has the same result on all of
+//! them.
 
 mod support;
 
 use support::{Masters, Proxy, Raw, Reply, Stage, State, eventually, target_is_plain_redis};
 
-/// Three masters that hold leases for times far apart, and a proxy.
+/// Three masters that hold leases for very different times, and a proxy.
 struct Setting {
     client: Raw,
-    // Their processes live as long as these, and the proxy must not miss a master.
+    // Their processes live as long as these fields, and the proxy must not miss a master.
     _proxy: Proxy,
     masters: Masters,
 }
 
 /// How long each master holds a key.
 const ENDS_MS: [i64; 3] = [100_000, 200_000, 300_000];
-/// Scripts are told one of them, less the pad, of which a little may pass in a test.
+/// Scripts receive one of them, less the pad, of which a little may pass in a test.
 const TOLD_MS: std::ops::RangeInclusive<i64> = 90_000..=300_000;
 
 impl Setting {
@@ -32,7 +33,7 @@ impl Setting {
         Raw::connect(&self.masters[master].address()).await.ask(words).await
     }
 
-    /// Every master holds `key`, for another time, as a client leaves it that does Redlock by itself.
+    /// Sets `key` on every master with a different TTL, as a client does that uses Redlock by itself.
     async fn held(&self, key: &str, value: &str) {
         for (master, ms) in ENDS_MS.iter().enumerate() {
             let set = self.on(master, &["SET", key, value, "PX", &ms.to_string()]).await;
@@ -44,7 +45,7 @@ impl Setting {
         self.client.ask(&[&["EVAL", script], rest].concat()).await
     }
 
-    /// Masters may be a moment late; then all of them hold the same.
+    /// Waits until all masters hold the same, since some may be a moment late.
     async fn equal_everywhere(&self, key: &str) {
         eventually(&format!("{key} is the same on all masters"), || async {
             let first = State::on(&self.masters[0], key).await;
@@ -59,7 +60,7 @@ impl Setting {
     }
 }
 
-/// Takes the lock, or takes it once more, or says how long another holds it.
+/// Takes the lock, or takes it once more, or returns how long another client holds it.
 const TAKE_OR_WAIT: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return 1 end
     if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', 60000) then return 1 end
     return redis.call('pttl', KEYS[1])";
@@ -79,7 +80,7 @@ async fn a_leftover_on_a_minority_is_no_lock() {
 
 const FENCE: &str = "return {redis.call('incr', KEYS[1]), redis.call('pttl', KEYS[2])}";
 
-/// A counter beside a time is counted.
+/// A counter next to a time counts.
 #[tokio::test]
 async fn a_counter_beside_a_time_counts() {
     let Some(mut at) = Setting::start().await else { return };
@@ -91,8 +92,8 @@ async fn a_counter_beside_a_time_counts() {
     }
 }
 
-/// Two proxies give out numbers in turn, one of them over a network that is bad now and then. Some answers are lost, and no
-/// number comes again or goes back.
+/// Two proxies give out numbers in turn, one of them over a network that fails now and then. Some answers are lost,
+/// but no number repeats or goes back.
 #[tokio::test]
 async fn fencing_tokens_never_repeat() {
     let Some(stage) = Stage::set(&["--vote-timeout", "100ms"]) else { return };
@@ -126,7 +127,7 @@ const ENQUEUE: &str = "local ends = redis.call('pttl', KEYS[1]) + ARGV[2]
     return redis.call('zadd', KEYS[2], ends, ARGV[1])";
 const POSITION: &str = "return redis.call('zscore', KEYS[2], ARGV[1]) - ARGV[2]";
 
-/// The queue of Redisson's fair lock: what one waiter has stored, the next one counts from.
+/// The queue of Redisson's fair lock: the next waiter starts from the time that one has stored.
 #[tokio::test]
 async fn what_is_stored_from_a_time_is_the_same_everywhere() {
     let Some(mut at) = Setting::start().await else { return };
@@ -144,7 +145,7 @@ const EXTEND: &str = "local left = redis.call('pttl', KEYS[1])
     redis.call('pexpire', KEYS[1], left + ARGV[1])
     return {left, redis.call('pttl', KEYS[1])}";
 
-/// redis-py's `extend` adds to what is left; a time that is read after that is another one.
+/// redis-py's `extend` adds to the time left; a time that is read after that differs.
 #[tokio::test]
 async fn what_is_added_to_a_time_is_added_to_the_same_everywhere() {
     let Some(mut at) = Setting::start().await else { return };
@@ -167,7 +168,7 @@ async fn what_is_added_to_a_time_is_added_to_the_same_everywhere() {
     .await;
 }
 
-/// What is not a time any more is made of the same times.
+/// Other values are calculated from the same times.
 #[tokio::test]
 async fn what_is_calculated_from_a_time_is_the_same_everywhere() {
     let Some(mut at) = Setting::start().await else { return };
@@ -179,7 +180,7 @@ async fn what_is_calculated_from_a_time_is_the_same_everywhere() {
     assert!(TOLD_MS.contains(&(end_ms - now_ms)), "it ends in {} ms", end_ms - now_ms);
 }
 
-/// A master that does not have the key is told by the others when it ends.
+/// A master without the key learns its expiry from the others.
 #[tokio::test]
 async fn one_master_may_be_without_the_key() {
     let Some(mut at) = Setting::start().await else { return };

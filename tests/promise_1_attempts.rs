@@ -1,5 +1,5 @@
-//! A client that is told to try again does so while its first attempt is still on its way. What the
-//! second attempt was granted is not taken back with the first, by whichever proxy.
+//! A client that must retry does so while its first attempt is still in flight. A grant to the second attempt is not
+//! taken back with the first, by any proxy.
 
 mod support;
 
@@ -12,9 +12,9 @@ use support::{Masters, Proxy, target_is_plain_redis, value};
 
 /// Longer than any test.
 const LEASE: &str = "600000";
-/// Two masters at a time stop and go on.
+/// Number of times that two masters pause and continue.
 const TIMES: usize = 4;
-/// Takes both keys, or prolongs them if both are the caller's own (as bsm/redislock does).
+/// Takes both keys, or extends them if both are the caller's own (as bsm/redislock does).
 const TAKE_TWO: &str = "if redis.call('msetnx', KEYS[1], ARGV[1], KEYS[2], ARGV[1]) == 0 then \
      for _, key in ipairs(KEYS) do if redis.call('get', key) ~= ARGV[1] then return false end end end \
      for _, key in ipairs(KEYS) do redis.call('pexpire', key, ARGV[2]) end \
@@ -62,8 +62,8 @@ async fn a_hash_lock_is_not_lost_to_the_first_attempt() {
     }
 }
 
-/// `mine` tries while two masters stand still, is told that it is not known, and tries again, through
-/// the same proxy or another one, just before they go on. If it is granted then, `other` is refused.
+/// `mine` tries while two masters are paused, and is told that the outcome is unknown. It retries through the same
+/// proxy or another one, just before they continue. If it is granted then, `other` is refused.
 async fn attempts(
     other_proxy: bool,
     is_grant: fn(&Value) -> bool,
@@ -78,7 +78,7 @@ async fn attempts(
     let mut first = proxies[0].connection().await;
     let mut second = proxies[usize::from(other_proxy)].connection().await;
     let mut other = proxies[1].connection().await;
-    // Scripts that are new are looked at first, which is not what this is about.
+    // New scripts are analysed first, which is not the subject of this test.
     for client in [&mut first, &mut second, &mut other] {
         let _ = ask(client, &lock(TIMES, "somebody")).await;
     }
