@@ -1,5 +1,5 @@
 //! Programs with many keys: the stamp of each key names all of them, and masters keep the square of their number no
-//! than it takes all of them to agree.
+//! longer than it takes all of them to agree.
 
 mod support;
 

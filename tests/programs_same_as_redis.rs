@@ -342,8 +342,8 @@ async fn clients_that_wait_are_served_in_turns() {
     }
 }
 
-/// A client that is not the first to wait still gets an error for a wrong request. A move to a key that nobody waits
-/// for does not block anyone.
+/// A client that is not the first to wait still gets an error for a wrong request. A waiting client may wait on the
+/// target of another client's blocked move.
 #[tokio::test]
 async fn who_waits_behind_others_is_not_held_up() {
     let masters = Masters::start(3);

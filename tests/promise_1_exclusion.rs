@@ -1,11 +1,10 @@
-//! Promise 1: two clients never hold one lock at the same time, through whichever proxy and
-//! whatever a minority of masters does.
+//! Promise 1: two clients never hold one lock at the same time, through any proxy and whatever a minority of masters
+//! does.
 //!
-//! Many clients fight for few keys through two proxies. Each writes down when it could rely on its
-//! lock, and nothing else: from the arrival of the grant to the moment it *sent* the claim plus the
-//! TTL, or to the moment before it sent the release. Both ends lie inside what was promised, so a
-//! slow machine shortens intervals and cannot make two of them overlap: an overlap is a broken
-//! promise.
+//! Many clients fight for few keys through two proxies. Each records only the time in which it could rely on its
+//! lock: from the arrival of the grant to the moment it *sent* the claim plus the TTL, or to the moment before it
+//! sent the release. Both ends lie inside the promised interval, so a slow machine shortens intervals and cannot make
+//! two of them overlap. An overlap is a broken promise.
 #![allow(clippy::disallowed_methods, reason = "intervals are measured on the real clock")]
 
 mod support;
@@ -29,8 +28,7 @@ struct Held {
 const KEYS: usize = 2;
 const CLIENTS_PER_PROXY: usize = 6;
 const FIGHT: Duration = Duration::from_millis(2500);
-/// Short enough that locks run out while others wait for them, long enough to be relied upon for a
-/// while.
+/// Short enough that locks expire while others wait for them, long enough to be relied upon for a while.
 const PX: [u64; 3] = [30, 80, 200];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,7 +81,7 @@ async fn while_links_are_reset_all_the_time() {
     assert_exclusive(&held);
 }
 
-/// The test of the test: clients of two servers that know nothing of each other must be caught.
+/// The test of the test: clients of two servers that do not know each other must be caught.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_detector_catches_servers_that_do_not_agree() {
     let strangers = [Master::start(), Master::start()];
@@ -108,7 +106,7 @@ async fn kill(minority: &mut [Master]) {
     }
 }
 
-/// Never more than a minority at once; each resumes with everything that was sent to it meanwhile.
+/// Pauses masters in turn, never more than a minority at once; each resumes with all requests that arrived meanwhile.
 async fn freeze_in_turn(masters: &Masters) {
     let end = Instant::now() + FIGHT;
     if masters.quorum() == masters.len() {
@@ -155,7 +153,7 @@ async fn all(clients: Vec<impl Future<Output = Vec<Held>> + Send + 'static>) -> 
     held
 }
 
-/// Claims, and lets the lock run out, releases it, or extends it first.
+/// Claims, then lets the lock expire, releases it, or extends it first.
 async fn client(address: String, id: usize) -> Vec<Held> {
     let mut connection = connection(&address).await;
     let mut random = fastrand::Rng::with_seed(id as u64);
@@ -215,8 +213,7 @@ async fn extend(connection: &mut MultiplexedConnection, held: &mut Held) {
         held.until = sent + Duration::from_millis(60);
         tokio::time::sleep(Duration::from_millis(20)).await;
     } else {
-        // Refused or unknown: the TTL may already be the new, shorter one. A client must not rely
-        // on it any longer.
+        // Refused or unknown: the TTL may already be the new, shorter one. A client must not rely on it any longer.
         held.until = held.until.min(sent);
     }
 }
@@ -243,7 +240,7 @@ fn assert_exclusive(held: &[Held]) {
     assert_eq!(overlap(held), None, "two clients held one lock");
 }
 
-/// The first pair of intervals that overlap although different tokens own them.
+/// Returns the first pair of overlapping intervals with different tokens.
 fn overlap(held: &[Held]) -> Option<(Held, Held)> {
     let mut sorted: Vec<&Held> = held.iter().filter(|held| held.from < held.until).collect();
     sorted.sort_by_key(|held| (held.key, held.from));

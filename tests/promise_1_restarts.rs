@@ -1,5 +1,5 @@
-//! Promise 1 when masters lose their memory: a lock that stands on two masters of three is not granted
-//! again because one of them was restarted empty, and nobody else has to wait meanwhile.
+//! Promise 1 when masters lose their memory: a lock on two masters of three is not granted again because one of them
+//! restarted empty, and nobody else has to wait meanwhile.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -25,8 +25,8 @@ const LONG_WAIT: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "1h"]
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 const SHORT_WAIT: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "3s"];
 
-/// The classic of Redlock's text: `mine` on masters 0 and 1, master 1 restarts empty, and 1 and 2 would be
-/// a majority for somebody else.
+/// The classic case from the Redlock page: `mine` is on masters 0 and 1, master 1 restarts empty, and masters 1 and 2
+/// would be a majority for another client.
 #[tokio::test]
 async fn a_lock_is_not_granted_again_by_a_master_that_forgot_it() {
     let Some((mut masters, proxy)) = three_masters(&LONG_WAIT) else { return };
@@ -44,8 +44,8 @@ async fn a_lock_is_not_granted_again_by_a_master_that_forgot_it() {
     assert_eq!(claim(&mut client, "lock", "other").await, Ok(Value::Okay));
 }
 
-/// Whoever looks after the master every second may come too late: the links have to notice by themselves. What is on
-/// its disk is older than the lock, and has its mark all the same.
+/// The watcher that visits each master every second may come too late: the links must notice by themselves. The
+/// master's disk is older than the lock, but has its mark.
 #[tokio::test]
 async fn a_restart_is_noticed_before_a_link_carries_votes() {
     let Some((mut masters, relay, proxy)) = one_behind_a_relay_with(1, &DURABLE).await else {
@@ -55,7 +55,7 @@ async fn a_restart_is_noticed_before_a_link_carries_votes() {
     let before = masters[1].back_up();
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
     forget(&masters[2], "lock").await;
-    // Nobody else asks a master for its clients.
+    // Only the watcher asks a master for its list of clients.
     relay.swallow("LIST");
     masters[1].kill_9();
     proxy.knows(1, "link", "down").await;
@@ -71,11 +71,11 @@ async fn a_restart_is_noticed_before_a_link_carries_votes() {
     masters[1].holds("lock", "mine").await;
 }
 
-/// The same for a lock in a hash, taken by a script that the proxy does not know, in another database.
+/// The same for a hash lock in another database, taken by a script that the proxy does not know.
 #[tokio::test]
 async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
-    // What a script did on a master after the vote timeout stays there, and masters that do not agree on a hash are
-    // not copied from: no answer may be late, however busy the machine is.
+    // A script that ran on one master after the vote timeout keeps its effect there, and the proxy copies nothing
+    // from masters that disagree on a hash. No answer may be late, however busy the machine is.
     let flags = ["--vote-timeout", "500ms", "--restart-wait", "1h"];
     let Some((mut masters, proxy)) = three_masters(&flags) else { return };
     let mut client = proxy.connection().await;
@@ -98,20 +98,20 @@ async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
     assert_eq!(direct.ask(&["HGET", "lock", "mine"]).await, Reply::bulk("1"));
 }
 
-/// Others ask for the lock all the while: what they have not got yet is on the masters nearly all the time, and
-/// would last longer than the lock itself. That must not be copied in its place.
+/// Other clients ask for the lock all the while: their failed claims are on the masters nearly all the time, and
+/// would last longer than the lock itself. Such a claim must not be copied in its place.
 #[tokio::test]
 async fn a_lock_is_not_granted_again_when_many_ask_for_it_while_it_is_copied() {
     forgotten_while_many_ask(claim_by_somebody).await;
 }
 
-/// So it must not when the others' tokens are equal to the holder's, as those of old `SETNX` code are.
+/// Nor when the others' tokens equal the holder's, as those of old `SETNX` code do.
 #[tokio::test]
 async fn a_lock_is_not_granted_again_to_equal_tokens_while_it_is_copied() {
     forgotten_while_many_ask(claim_by_twin).await;
 }
 
-/// The lock stands on the first two masters, the second forgets it, and claims stay long on the third.
+/// The lock is on the first two masters, the second forgets it, and claims stay long on the third.
 async fn forgotten_while_many_ask<F>(others_claim: fn(MultiplexedConnection) -> F)
 where
     F: Future<Output = RedisResult<Value>>,
@@ -133,7 +133,7 @@ where
     }
 }
 
-/// Nobody has to come by and look first: not even the next claim finds the master empty.
+/// No watcher has to look first: not even the next claim finds the master empty.
 #[tokio::test]
 async fn a_lock_is_not_granted_again_in_the_moment_after_a_flush() {
     let Some((masters, proxy)) = three_masters(&LONG_WAIT) else { return };
@@ -150,7 +150,7 @@ async fn a_lock_is_not_granted_again_in_the_moment_after_a_flush() {
     }
 }
 
-/// A master that was flushed has forgotten as well. That is noticed within a second or so.
+/// A flushed master has lost its memory as well. The proxy notices within about a second.
 #[tokio::test]
 async fn what_somebody_flushed_on_one_master_comes_back() {
     let Some((masters, proxy)) = three_masters(&LONG_WAIT) else { return };
@@ -170,7 +170,7 @@ async fn what_somebody_flushed_on_one_master_comes_back() {
     copied(&proxy, 1, 500).await;
 }
 
-/// What changes while it is copied is copied again.
+/// Waits for the copy; a key that changes while it is copied is copied again.
 async fn copied(proxy: &Proxy, master: usize, least: u64) {
     eventually("it was given what it had forgotten", || async {
         let keys: u64 = proxy.says_of(master, "copied_keys").await.parse().expect("a number");
@@ -179,7 +179,7 @@ async fn copied(proxy: &Proxy, master: usize, least: u64) {
     .await;
 }
 
-/// Whoever waits for a large copy sees everywhere how far it has come.
+/// The progress of a large copy is visible everywhere.
 #[tokio::test]
 async fn copying_tells_how_far_it_has_come() {
     let flags = [&LONG_WAIT[..], &["--admin", "127.0.0.1:0"]].concat();
@@ -211,7 +211,7 @@ async fn copying_tells_how_far_it_has_come() {
     assert_eq!(masters[1].key_count().await, 100_000);
 }
 
-/// What a proxy flushes with `--allow-flush` is no loss of memory, for no proxy.
+/// A flush by a proxy with `--allow-flush` is no loss of memory for any proxy.
 #[tokio::test]
 async fn a_flush_by_a_proxy_costs_no_vote() {
     let Some((masters, proxy)) = three_masters(&["--allow-flush", "--vote-timeout", "200ms"])
@@ -237,7 +237,7 @@ async fn a_flush_by_a_proxy_costs_no_vote() {
     }
 }
 
-/// Everything of every type comes back, with its time to live, in all databases.
+/// Everything of every type comes back, with its TTL, in all databases.
 #[tokio::test]
 async fn a_master_gets_back_whatever_it_has_forgotten() {
     let Some((mut masters, proxy)) = three_masters(&LONG_WAIT) else { return };
@@ -297,7 +297,7 @@ async fn a_restart_of_one_master_costs_no_claim() {
     proxy.tells(&["on probation: it was restarted"]).await;
 }
 
-/// Locks that are taken and released all the while leave nothing on the master that comes back.
+/// Locks that are constantly taken and released leave nothing on the master that comes back.
 #[tokio::test]
 async fn copying_leaves_no_ghosts_of_locks_that_were_released_meanwhile() {
     let Some((mut masters, proxy)) = three_masters(&LONG_WAIT) else { return };
@@ -313,8 +313,8 @@ async fn copying_leaves_no_ghosts_of_locks_that_were_released_meanwhile() {
                     let key = format!("lock {n}");
                     assert_eq!(claim(&mut client, &key, "mine").await, Ok(Value::Okay));
                     let release = ["EVAL", RELEASE, "1", &key, "mine"];
-                    // It may be on its way just when the roster changes: then it is not known who has done it, and
-                    // the client says it again.
+                    // A release may be in flight just when the roster changes. Its outcome is then unknown, and the
+                    // client repeats it.
                     let released = eventually("it is known whether it is released", || {
                         let mut client = client.clone();
                         async move { value(&mut client, &release).await.ok() }
@@ -355,7 +355,7 @@ async fn a_lock_that_is_released_while_it_is_copied_is_gone() {
     assert_eq!(masters[1].get("lock").await, None);
 }
 
-/// It is released when the others were read for the last time, and the master was not.
+/// The lock is released after the last read of the others, and before the last read of this master.
 #[tokio::test]
 async fn a_lock_that_is_released_under_the_last_look_does_not_come_back() {
     let first_line = |script: &'static str| script.lines().next().expect("a comment");
@@ -381,7 +381,7 @@ async fn a_lock_that_is_released_under_the_last_look_does_not_come_back() {
     assert_eq!(masters[1].get("lock").await, None);
 }
 
-/// A master may have missed an extension, or lost a part of its memory only.
+/// A master may have missed an extension, or lost only a part of its memory.
 #[tokio::test]
 async fn a_lock_is_copied_with_the_extension_that_the_master_missed() {
     let Some((masters, proxy)) = three_masters(&LONG_WAIT) else { return };
@@ -397,7 +397,7 @@ async fn a_lock_is_copied_with_the_extension_that_the_master_missed() {
     assert!(masters[1].pttl("lock").await > 500_000);
 }
 
-/// Whoever copies knows only what it has read: a master that was flushed since is not certified by it.
+/// A copy certifies only what it was based on: a master that was flushed since then stays uncertified.
 #[tokio::test]
 async fn nothing_is_copied_to_a_master_that_has_forgotten_again() {
     const DIGEST: &str = include_str!("../src/lua/program/digest.lua");
@@ -415,7 +415,7 @@ async fn nothing_is_copied_to_a_master_that_has_forgotten_again() {
     assert_eq!(master.get("lock").await, None);
 }
 
-/// Somebody releases it, and takes it again, when it is about to be written once more.
+/// The lock is released and taken again just before it is written once more.
 #[tokio::test]
 async fn what_has_gone_since_it_was_copied_is_not_written() {
     const DIGEST: &str = include_str!("../src/lua/program/digest.lua");
@@ -454,8 +454,8 @@ async fn what_has_gone_since_it_was_copied_is_not_written() {
     assert_eq!(there().await, Reply::Bulk(lease(two)));
 }
 
-/// A lock that is taken while a master is on probation is on that master when it votes again, also if its
-/// key was looked at before.
+/// A lock taken while a master is on probation is on that master when it votes again, even if its key was checked
+/// before.
 #[tokio::test]
 async fn a_master_on_probation_gets_what_is_written() {
     let Some((mut masters, proxy)) = three_masters(&["--vote-timeout", "5s"]) else { return };
@@ -468,12 +468,12 @@ async fn a_master_on_probation_gets_what_is_written() {
     assert_eq!(monitor.ask(&["MONITOR"]).await, Reply::ok());
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
     masters[1].holds("lock", "mine").await;
-    // It comes in the claim's own words; it may have been copied besides.
+    // The lock arrives as the claim itself; it may have been copied as well.
     let is_claim = |line: &str| !line.contains(" lua] ") && line.contains(r#" "SET" "lock" "#);
     while !is_claim(&monitor.reply().await.text()) {}
 }
 
-/// Of the two that vote, the one that remembers cannot be reached: the other has nothing to tell.
+/// Of the two voting masters, the one that remembers is unreachable, and the other knows nothing.
 #[tokio::test]
 async fn what_only_a_master_out_of_reach_remembers_is_waited_for() {
     let Some((mut masters, relay, proxy)) = one_behind_a_relay(0).await else { return };
@@ -499,8 +499,7 @@ async fn what_only_a_master_out_of_reach_remembers_is_waited_for() {
     masters[1].holds("lock", "mine").await;
 }
 
-/// A process that was stopped still accepts connections, and never says a word on them. Three of five are enough to
-/// copy from.
+/// A stopped process still accepts connections, but never answers on them. Three of five are enough to copy from.
 #[tokio::test]
 async fn a_stopped_master_that_accepts_connections_holds_up_copying() {
     if target_is_plain_redis() {
@@ -519,8 +518,8 @@ async fn a_stopped_master_that_accepts_connections_holds_up_copying() {
     masters[3].cont();
 }
 
-/// Two of three have forgotten: the third alone is no quorum to copy from, so all wait. Each proxy says afterwards that
-/// data may be lost; only the one that had begun anew did.
+/// Two of three have lost their memory: the third alone is no quorum to copy from, so all wait. Each proxy says
+/// afterwards that data may be lost; only the one that had begun anew used to say so.
 #[tokio::test]
 async fn without_a_quorum_that_remembers_masters_wait() {
     let flags = [&SHORT_WAIT[..], &["--admin", "127.0.0.1:0"]].concat();
@@ -566,8 +565,8 @@ async fn without_a_quorum_that_remembers_masters_wait() {
     assert!(!proxy.log().iter().any(has_copied), "from whom? {:?}", proxy.log());
 }
 
-/// Two masters forget, begin anew without a proxy that cannot reach them, and forget again. That proxy has known for
-/// long that they had forgotten; not what they were given since.
+/// Two masters lose their memory, begin anew without a proxy that cannot reach them, and lose it again. That proxy
+/// has long known about the first loss, but not about what the masters have received since.
 #[tokio::test]
 async fn masters_that_forgot_twice_wait_twice_whoever_has_seen_them_in_between() {
     if target_is_plain_redis() {
@@ -616,7 +615,7 @@ async fn masters_that_forgot_twice_wait_twice_whoever_has_seen_them_in_between()
     assert!(held >= lease, "it was granted again after {held:?}");
 }
 
-/// A first deployment is trusted, and the log says that it is.
+/// A first deployment is trusted, and the log says so.
 #[tokio::test]
 async fn masters_that_are_all_young_are_trusted_unless_told_otherwise() {
     let Some((_masters, proxy)) = three_masters(&["--restart-wait", "1h"]) else { return };
@@ -641,13 +640,13 @@ async fn masters_that_are_all_young_wait_when_told_to() {
     granted(&client, "lock", "they are old enough").await;
 }
 
-/// Masters that were used by a version without marks, one of which was restarted since: it is told by its age.
+/// The masters were used by a version without marks, and one has restarted since: its age gives it away.
 #[tokio::test]
 async fn a_young_master_among_old_ones_is_not_trusted_at_the_first_start() {
     young_among_old(&[]).await;
 }
 
-/// What it says of its disk proves nothing: the disk may be a new one.
+/// The master's persistence settings prove nothing: the disk may be a new one.
 #[tokio::test]
 async fn a_new_volume_of_a_durable_master_is_not_trusted_at_the_first_start() {
     young_among_old(&DURABLE).await;
@@ -681,7 +680,7 @@ async fn young_among_old(flags: &'static [&'static str]) {
     masters[1].holds("lock", "mine").await;
 }
 
-/// A master that writes everything to disk before it answers is not believed: its volume may be an older one.
+/// A master that writes everything to disk before it answers is not trusted: its volume may be an older one.
 #[tokio::test]
 async fn a_durable_master_is_copied_to_like_any_other() {
     if target_is_plain_redis() {
@@ -700,7 +699,7 @@ async fn a_durable_master_is_copied_to_like_any_other() {
     masters[1].holds("lock", "mine").await;
 }
 
-/// One that writes it only once a second forgets what it was told last.
+/// A master that writes to disk only once a second forgets its latest writes.
 #[tokio::test]
 async fn a_master_that_writes_to_disk_once_a_second_is_not_trusted_at_once() {
     if target_is_plain_redis() {
@@ -719,12 +718,12 @@ async fn a_master_that_writes_to_disk_once_a_second_is_not_trusted_at_once() {
     .await;
 }
 
-/// Three masters, one of them behind a relay.
+/// Starts three masters, one of them behind a relay.
 async fn one_behind_a_relay(index: usize) -> Option<(Masters, Relay, Proxy)> {
     one_behind_a_relay_with(index, &[]).await
 }
 
-/// The same of masters that have `flags`.
+/// The same for masters with `flags`.
 async fn one_behind_a_relay_with(
     index: usize,
     flags: &'static [&'static str],
@@ -747,7 +746,7 @@ fn three_masters(flags: &[&str]) -> Option<(Masters, Proxy)> {
     Some((masters, proxy))
 }
 
-/// Tries again and again until the master votes again, and for a while after that. Nobody must be let in.
+/// Claims again and again until the master votes again, and for a while after that. No claim may succeed.
 async fn refused_until(
     client: &MultiplexedConnection,
     proxy: &Proxy,
@@ -768,7 +767,7 @@ async fn refused_until(
     assert_eq!(int(&mut client.clone(), &["EXISTS", "lock"]).await, 1);
 }
 
-/// Each time somebody else.
+/// Claims with a new token each time.
 async fn claim_by_somebody(mut client: MultiplexedConnection) -> RedisResult<Value> {
     claim(&mut client, "lock", &format!("{:x}", fastrand::u64(..))).await
 }
@@ -777,7 +776,7 @@ async fn claim_by_other(mut client: MultiplexedConnection) -> RedisResult<Value>
     claim(&mut client, "lock", "other").await
 }
 
-/// OK if it was granted.
+/// Claims with the holder's own token.
 async fn claim_by_twin(mut client: MultiplexedConnection) -> RedisResult<Value> {
     claim(&mut client, "lock", "mine").await
 }
@@ -787,7 +786,7 @@ async fn hash_lock_by_other(mut client: MultiplexedConnection) -> RedisResult<Va
     Ok(if reply == Value::Nil { Value::Okay } else { Value::Nil })
 }
 
-/// One master has no copy, as if it had been away when the lock was taken.
+/// Removes the key from one master, as if it had been away when the lock was taken.
 async fn forget(master: &Master, key: &str) {
     eventually("the master has the key", || async {
         (master.ask(&["DEL", key]).await == Reply::Int(1)).then_some(())
@@ -810,7 +809,7 @@ async fn all_vote(proxy: &Proxy) {
     }
 }
 
-/// How often proxies have looked after each master: they read its clock then, and nobody else does.
+/// Returns the number of checks of each master: proxies read its clock then, and nobody else does.
 async fn looks(masters: &Masters) -> Vec<u64> {
     let mut looks = Vec::new();
     for master in masters.iter() {

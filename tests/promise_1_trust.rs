@@ -1,4 +1,4 @@
-//! Promise 1 when masters are not what they seem: a replica, a part of a cluster, one that evicts keys, one with
+//! Promise 1 when masters are not what they seem: a replica, a part of a cluster, a master that evicts keys, one with
 //! a clock of its own, or a list of masters that another proxy does not share.
 
 mod support;
@@ -21,7 +21,7 @@ async fn a_replica_does_not_vote_and_the_error_says_why() {
     barred(&["REPLICAOF", "127.0.0.1", "1"], "it is a replica", &["REPLICAOF", "NO", "ONE"]).await;
 }
 
-/// What was seen of it while it was a replica was taken for its marks, and the log told of a bad argument in a script.
+/// The proxy used to take observations of the replica for its marks, and logged a bad argument in a script.
 #[tokio::test]
 async fn a_replica_that_is_a_master_again_comes_back_without_a_word_of_scripts() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -43,7 +43,7 @@ async fn a_master_that_may_evict_locks_does_not_vote_and_the_error_says_why() {
     barred(&set("allkeys-lru"), "it may evict locks", &set("noeviction")).await;
 }
 
-/// Two of three masters are made unfit while the proxy runs, and fit again.
+/// Makes two of three masters unfit while the proxy runs, and fit again.
 async fn barred(make: &[&str], why: &str, mend: &[&str]) {
     let Some((masters, proxy)) = three_masters() else { return };
     let mut client = proxy.connection().await;
@@ -65,7 +65,7 @@ async fn barred(make: &[&str], why: &str, mend: &[&str]) {
     proxy.knows(0, "state", "probation").await;
 }
 
-/// Redis draws another replication id for the first that comes to copy from it, such as `redis-cli --rdb`.
+/// Redis draws another replication ID for the first client that copies from it, such as `redis-cli --rdb`.
 #[tokio::test]
 async fn backups_of_all_masters_at_once_leave_every_lock_and_every_vote_alone() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -85,7 +85,7 @@ async fn backups_of_all_masters_at_once_leave_every_lock_and_every_vote_alone() 
         assert_ne!(replication_id(master).await, before[place], "this test is about another id");
         replicas.push(replica);
     }
-    // Masters are looked at once a second.
+    // Masters are checked once a second.
     for n in 0..30 {
         let key = format!("lock {n}");
         assert_eq!(
@@ -109,7 +109,7 @@ async fn replication_id(master: &Master) -> String {
     id.expect("an id").to_owned()
 }
 
-/// One that really followed another instance has its data, whatever it is now.
+/// A master that really followed another instance has its data, whatever it is now.
 #[tokio::test]
 async fn a_master_that_was_a_replica_for_a_moment_is_copied_to() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -152,7 +152,7 @@ async fn a_node_of_a_cluster_does_not_vote() {
     assert!(claim(&mut client, "free", "mine").await.is_err());
 }
 
-/// A clock that was set ends locks before their time, or lets masters disagree for ever.
+/// A clock that was set expires locks early, or makes masters disagree for ever.
 #[tokio::test]
 async fn a_master_whose_clock_is_set_does_not_vote_until_it_goes_right() {
     let Some((clock, third, proxy, _others)) = a_master_with_its_own_clock().await else { return };
@@ -166,7 +166,7 @@ async fn a_master_whose_clock_is_set_does_not_vote_until_it_goes_right() {
     third.holds("lock", "mine").await;
 }
 
-/// The lock stands on two masters of three. While no proxy looks one of them is set, and the lock ends on it.
+/// The lock is on two masters of three. While no proxy runs, the clock of one is set, and the lock expires there.
 #[tokio::test]
 async fn a_clock_that_is_set_while_no_proxy_runs_grants_no_lock_twice() {
     if target_is_plain_redis() {
@@ -212,7 +212,7 @@ async fn a_clock_that_is_set_while_no_proxy_runs_grants_no_lock_twice() {
     third.holds("lock", "mine").await;
 }
 
-/// So does one that runs too fast, and it never goes right for long enough.
+/// Nor does a master whose clock runs too fast, since it never goes right for long enough.
 #[tokio::test]
 async fn a_master_whose_clock_runs_fast_does_not_vote() {
     let Some((clock, _third, proxy, _others)) = a_master_with_its_own_clock().await else { return };
@@ -224,8 +224,8 @@ async fn a_master_whose_clock_runs_fast_does_not_vote() {
     proxy.knows(2, "state", "voter").await;
 }
 
-/// Whoever names a moment means the clock of his Redis. That of the proxy's host may be wrong from the start, and
-/// jump either way.
+/// A client that names a moment means the clock of its Redis. The clock of the proxy's host may be wrong from the
+/// start, and jump either way.
 #[tokio::test]
 async fn the_clock_of_the_proxys_host_may_jump() {
     if target_is_plain_redis() {
@@ -267,7 +267,7 @@ fn unix_seconds() -> i64 {
     i64::try_from(since.as_secs()).expect("a time before the end of the world")
 }
 
-/// The third of three, all of which hold a lock; the proxy, and the other two.
+/// Returns the third of three masters, all of which hold a lock, the proxy, and the other two.
 async fn a_master_with_its_own_clock() -> Option<(Clock, Master, Proxy, Masters)> {
     if target_is_plain_redis() {
         return None;
@@ -317,7 +317,7 @@ async fn a_proxy_with_other_masters_does_not_serve_and_disturbs_nobody() {
     assert_eq!(fourth.get("redlock-proxy:mark").await, None, "nothing was done to it");
 }
 
-/// One of the list belongs to others: the process ends, and says which.
+/// One master in the list belongs to another cluster: the process exits with an error that names it.
 #[tokio::test]
 async fn a_master_of_another_cluster_ends_the_proxy_with_a_sentence_that_names_it() {
     let Some((masters, _proxy)) = three_masters() else { return };
@@ -333,7 +333,7 @@ async fn a_master_of_another_cluster_ends_the_proxy_with_a_sentence_that_names_i
     assert!(told.contains(&sentence), "{told}");
 }
 
-/// What the masters hold names them, whatever a list calls them, and in whatever order.
+/// Members are identified by the data on the masters, whatever a list calls them, and in any order.
 #[tokio::test]
 async fn members_are_known_by_their_marks_and_not_by_their_addresses() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -348,7 +348,7 @@ async fn members_are_known_by_their_marks_and_not_by_their_addresses() {
     assert_eq!(claim(&mut second, "free", "other").await, Ok(Value::Okay));
 }
 
-/// The version before this one knows no marks, and looks at what proxies call their connections.
+/// The previous version does not know marks, and goes by the names of the proxies' connections.
 #[tokio::test]
 async fn a_proxy_of_the_version_before_is_waited_for_and_kept_away() {
     if target_is_plain_redis() {
@@ -378,8 +378,8 @@ async fn a_proxy_of_the_version_before_is_waited_for_and_kept_away() {
     .await;
 }
 
-/// Its own fourth master could not be reached when it came, and might have been the others' third under another
-/// name. Then the fourth is there, and knows nothing of what the third holds.
+/// The newcomer's fourth master was unreachable at first, and might have been the others' third under another name.
+/// Then the fourth comes up, and knows nothing of the third's locks.
 #[tokio::test]
 async fn a_proxy_with_another_master_that_comes_up_later_grants_nothing_that_is_held() {
     if target_is_plain_redis() {
@@ -392,7 +392,7 @@ async fn a_proxy_with_another_master_that_comes_up_later_grants_nothing_that_is_
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
-    // It stands on two of three, as many locks do.
+    // The lock is on two of three masters, as many locks are.
     assert_eq!(masters[0].ask(&["DEL", "lock"]).await, Reply::Int(1));
     let addresses = [masters[0].address(), masters[1].address(), relay.address()];
     let young = ["--restart-wait", "0"];
@@ -411,7 +411,7 @@ async fn a_proxy_with_another_master_that_comes_up_later_grants_nothing_that_is_
     assert_eq!(rival.says_of(2, "link").await, "up", "the fourth has come");
 }
 
-/// Nobody with the same masters is kept from serving, whatever the order, and clients see nothing of it.
+/// No proxy with the same masters is kept from serving, whatever their order, and clients notice nothing.
 #[tokio::test]
 async fn two_proxies_with_the_same_masters_serve_side_by_side() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -444,7 +444,7 @@ async fn check_tells_that_two_names_are_one_instance() {
     assert_eq!(output.status.code(), Some(1), "{text}");
 }
 
-/// Whatever the masters of a list could do, a proxy serves the list of their cluster only.
+/// Whatever the masters of a list could do, a proxy serves only the list of their cluster.
 #[tokio::test]
 async fn check_says_that_no_proxy_would_serve_another_list_than_that_of_the_cluster() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -481,7 +481,8 @@ fn refusal(list: &[String]) -> String {
     text
 }
 
-/// So it is when a master is replaced at another address: marks and roster of those that stay were deleted.
+/// This is the case when a master is replaced at another address: the marks and the roster on the remaining masters
+/// were deleted.
 #[tokio::test]
 async fn check_says_that_older_masters_and_a_younger_one_would_be_used_for_the_first_time() {
     if target_is_plain_redis() {
@@ -504,7 +505,7 @@ async fn check_says_that_older_masters_and_a_younger_one_would_be_used_for_the_f
     assert_eq!(output.status.code(), Some(0), "{text}");
 }
 
-/// Who has used the masters, who is a member, and who is out.
+/// The cluster that has used the masters, its members, and the masters that are out.
 #[tokio::test]
 async fn check_tells_the_roster() {
     let Some((mut masters, proxy)) = three_masters() else { return };
@@ -551,7 +552,7 @@ async fn check_prints_a_verdict_for_each_master() {
     assert!(text.ends_with("that is no quorum.\n"), "{text}");
 }
 
-/// The masters may be named before the word and after it; flags beat the environment.
+/// The masters may be named before the subcommand and after it; flags override the environment.
 fn check(addresses: &[String]) -> Output {
     check_with(addresses, &[])
 }

@@ -1,7 +1,7 @@
-//! Promise 2: after a release or a refused claim the key is free again, on every master, also on
-//! one that could not be reached at the time.
+//! Promise 2: after a release or a refused claim the key is free again, on every master, even on one that was
+//! unreachable at the time.
 //!
-//! TTLs here are ten minutes: a key that disappears was deleted, it did not run out.
+//! TTLs here are ten minutes: if a key disappears, it was deleted and did not expire.
 
 mod support;
 
@@ -54,8 +54,8 @@ async fn every_way_to_delete_leaves_nothing_on_any_master() {
     }
 }
 
-/// The rest of a claim that lost: two masters belong to somebody else, the third said yes and must
-/// be rid of it again.
+/// The leftover of a claim that lost: two masters belong to another client, the third said yes and must remove the
+/// key again.
 #[tokio::test]
 async fn a_refused_claim_leaves_nothing_on_the_minority_that_said_yes() {
     let masters = Masters::start(3);
@@ -75,8 +75,8 @@ async fn a_refused_claim_leaves_nothing_on_the_minority_that_said_yes() {
     assert_eq!(masters.holding("lock", b"foreign").await, held);
 }
 
-/// Many claims for few keys through two proxies at once split votes; when the winners are gone, so
-/// must be everything.
+/// Many concurrent claims for few keys through two proxies split votes. When the winners are gone, nothing may be
+/// left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_after_a_fight_of_two_proxies() {
     let masters = Masters::start(3);
@@ -112,8 +112,8 @@ async fn claim_and_release(mut client: MultiplexedConnection, id: usize) -> usiz
     granted
 }
 
-/// What the network swallowed is sent again as soon as there is a link: the old one is reset, so
-/// TCP does not deliver it.
+/// A request that the network swallowed is sent again over a new link: the old link is reset, so TCP does not deliver
+/// it.
 #[tokio::test]
 async fn a_release_reaches_a_master_that_was_cut_off() {
     let masters = Masters::start(3);
@@ -138,8 +138,8 @@ async fn a_release_reaches_a_master_that_was_cut_off() {
     masters[0].forgets("lock").await;
 }
 
-/// The same when the master's link is known to be down, so that the release is never sent before it
-/// is back, however often that is tried in vain.
+/// The same when the master's link is known to be down: the release is not sent before the link is back, however many
+/// attempts fail.
 #[tokio::test]
 async fn a_release_waits_for_a_master_without_a_link() {
     if target_is_plain_redis() {
@@ -163,7 +163,7 @@ async fn a_release_waits_for_a_master_without_a_link() {
     proxy.knows(0, "deferred_releases", "0").await;
 }
 
-/// And when the link breaks again while the release is on its way to the master.
+/// The same when the link breaks again while the release is on its way to the master.
 #[tokio::test]
 async fn a_release_that_is_lost_a_second_time_is_sent_a_third_time() {
     if target_is_plain_redis() {
@@ -188,8 +188,7 @@ async fn a_release_that_is_lost_a_second_time_is_sent_a_third_time() {
     masters[0].forgets("unlucky lock").await;
 }
 
-/// A release that comes late must not hit the next holder, who may have claimed the key everywhere
-/// meanwhile.
+/// A late release must not hit the next holder, who may have claimed the key everywhere meanwhile.
 #[tokio::test]
 async fn a_late_release_spares_the_next_holder() {
     if target_is_plain_redis() {
@@ -212,8 +211,7 @@ async fn a_late_release_spares_the_next_holder() {
     assert_eq!(text(&mut client, &["GET", "lock"]).await.as_deref(), Some("new"));
 }
 
-/// A claim that could not reach a quorum is taken back, also where its SET arrives long after the
-/// answer.
+/// A claim without a quorum is taken back, even where its SET arrives long after the answer.
 #[tokio::test]
 async fn a_claim_without_quorum_leaves_nothing_when_the_network_heals() {
     if target_is_plain_redis() {
@@ -260,7 +258,7 @@ async fn a_claim_whose_answers_are_lost_leaves_nothing() {
     masters.forget("lock").await;
 }
 
-/// The same when the links are lost before there is a verdict: what takes the claim back waits for them.
+/// The same when the links are lost before there is a verdict: the take-back waits for them.
 #[tokio::test]
 async fn a_claim_whose_links_are_lost_before_the_verdict_leaves_nothing() {
     if target_is_plain_redis() {
@@ -288,8 +286,8 @@ async fn a_claim_whose_links_are_lost_before_the_verdict_leaves_nothing() {
     masters.forget("lock").await;
 }
 
-/// A client that could not get an answer may try again through another proxy, with the same token.
-/// What the first proxy makes up for when its links are back is the old claim and not that lock.
+/// A client without an answer may retry through another proxy, with the same token. When the first proxy's links are
+/// back, it must take back the old claim and not the new lock.
 #[tokio::test]
 async fn a_late_rollback_spares_the_lock_of_a_second_try() {
     if target_is_plain_redis() {
@@ -316,7 +314,7 @@ async fn a_late_rollback_spares_the_lock_of_a_second_try() {
         }
     })
     .await;
-    // The TTL is what tells the two apart: let them differ by more than clocks may.
+    // The TTL distinguishes the two, so let them differ by more than clocks may.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(claim(&mut second, "lock", "mine").await, "OK");
     for relay in &relays {
@@ -329,7 +327,7 @@ async fn a_late_rollback_spares_the_lock_of_a_second_try() {
     assert_eq!(claim(&mut second, "lock", "stranger").await, "nil");
 }
 
-/// The key may belong to somebody else by then, for just as long.
+/// The key may belong to another client by then, for just as long.
 #[tokio::test]
 async fn a_late_rollback_spares_the_lock_of_somebody_else() {
     if target_is_plain_redis() {
@@ -356,7 +354,7 @@ async fn a_late_rollback_spares_the_lock_of_somebody_else() {
     assert_eq!(masters.holding("contested lock", b"theirs").await, 2);
 }
 
-/// The first master is behind the relay.
+/// Starts a proxy with the first master behind the relay.
 fn partly_relayed(masters: &Masters, relay: &Relay) -> Proxy {
     let mut addresses = masters.addresses();
     addresses[0] = relay.address();
@@ -365,8 +363,8 @@ fn partly_relayed(masters: &Masters, relay: &Relay) -> Proxy {
     proxy
 }
 
-/// Claims new keys until every master holds one: from then on every link is up and has delivered
-/// all that came before.
+/// Claims new keys until every master holds one: from then on every link is up and has delivered all earlier
+/// requests.
 async fn beacon(client: &mut MultiplexedConnection, masters: &Masters) {
     eventually("every master takes part again", || {
         let mut client = client.clone();

@@ -1,5 +1,4 @@
-//! Promise 3: only the token that holds a lock releases or extends it, and no extension brings an
-//! expired lock back.
+//! Promise 3: only the token that holds a lock releases or extends it, and no extension brings back an expired lock.
 
 mod support;
 
@@ -59,13 +58,13 @@ async fn no_extension_revives_an_expired_lock() {
         claim(&mut client, key, "mine", 20).await;
         wait_until_expired(&mut client, key).await;
         assert_eq!(eval(&mut client, extend.text, key, &["mine", "900000"]).await, extend.nobody);
-        // The last master may have ended the key a moment later, extended it, and been told to take that back.
+        // The last master may have expired the key a moment later, extended it, and then received the take-back.
         masters.forget(key).await;
     }
 }
 
-/// Extensions race with the end of the TTL. Whichever comes first, it is final: once refused, the
-/// lock stays gone.
+/// Extensions race with the end of the TTL. Whichever comes first is final: once an extension is refused, the lock
+/// stays gone.
 #[tokio::test]
 async fn an_extension_refused_once_is_refused_for_good() {
     let masters = Masters::start(3);
@@ -77,7 +76,7 @@ async fn an_extension_refused_once_is_refused_for_good() {
         eventually("an extension too late", || {
             let (mut client, key) = (client.clone(), key.clone());
             async move {
-                // One millisecond: each extension shortens the rest to about what the proxy adds to
+                // One millisecond: each extension shortens the time left to about the pad that the proxy adds to
                 // every TTL.
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(200..300))).await;
                 let extended = eval(&mut client, EXTEND, &key, &["mine", "1"]).await;
@@ -134,7 +133,7 @@ async fn tokens_are_compared_byte_by_byte() {
     }
 }
 
-/// Claims in the form of a script, with the answers that their libraries read.
+/// Claims by script, with the answers that their libraries read.
 #[tokio::test]
 async fn claims_by_script_respect_the_holder() {
     let masters = Masters::start(3);
@@ -159,8 +158,7 @@ async fn claims_by_script_respect_the_holder() {
     }
 }
 
-/// A repeated claim by its own holder: refused by the plain one, an extension by the re-entrant
-/// ones.
+/// A repeated claim by the holder itself: the plain script refuses it, the re-entrant ones extend the lock.
 #[tokio::test]
 async fn re_entrant_claims_know_their_own_token() {
     let masters = Masters::start(3);
@@ -179,7 +177,7 @@ async fn re_entrant_claims_know_their_own_token() {
         let extended = int(&mut client, &["PTTL", key]).await > 60_000;
         assert_eq!(extended, expected != Value::Nil, "{key}");
     }
-    // A redlock-rb client that may only prolong does not take what is free.
+    // A redlock-rb client that may only extend does not take a free lock.
     let words = ["EVAL", TAKE_AGAIN, "1", "free", "mine", "600000", "no"];
     assert_eq!(value(&mut client, &words).await, Ok(Value::Nil));
     masters.forget("free").await;

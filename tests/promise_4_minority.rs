@@ -1,9 +1,7 @@
-//! Promise 4: while a quorum is up, a free key is granted at the first try, whatever the other
-//! masters do.
+//! Promise 4: while a quorum is up, a free key is granted at the first try, whatever the other masters do.
 //!
-//! That a bad minority costs no time is told without a stopwatch: the vote timeout is so long that
-//! a proxy that waited for the missing ballot even once per claim could not finish before the test
-//! gives up.
+//! The test shows without a stopwatch that a bad minority costs no time. The vote timeout is so long that a proxy
+//! which waited for the missing ballot even once per claim could not finish before the test gives up.
 #![allow(clippy::disallowed_methods, reason = "a hang is told by the real clock")]
 
 mod support;
@@ -70,8 +68,7 @@ async fn one_of_three_masters_never_seen() {
     cycle(&mut proxy.connection().await).await;
 }
 
-/// Locks outlive the death of a minority: still held, still extended and released by their token
-/// only.
+/// Locks survive the death of a minority: they are still held, and only their token extends and releases them.
 #[tokio::test]
 async fn locks_outlive_a_minority() {
     let mut masters = Masters::start(3);
@@ -120,8 +117,7 @@ async fn a_master_that_comes_back_takes_part_again() {
     all_take_part(&mut client, &masters).await;
 }
 
-/// A refused claim leaves nothing behind, also on the one master that it reaches, and that grants it, long after its
-/// refusal.
+/// A refused claim leaves nothing behind, even on the one master that receives and grants it long after the refusal.
 #[tokio::test]
 async fn a_claim_that_arrives_after_its_refusal_leaves_nothing() {
     const DELAY: Duration = Duration::from_secs(1);
@@ -191,8 +187,7 @@ async fn with_relayed_minority_of(count: usize, worsen: fn(&Relay)) {
     cycle(&mut client).await;
 }
 
-/// Claims, refuses, extends and releases again and again; every answer must be the one of a healthy
-/// Redis.
+/// Claims, refuses, extends and releases again and again; every answer must be the one of a healthy Redis.
 async fn cycle(client: &mut MultiplexedConnection) {
     let cycles = async {
         for turn in 0..CYCLES {

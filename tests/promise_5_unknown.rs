@@ -1,5 +1,5 @@
-//! Promise 5: `OK` only with a quorum, nil only when somebody else holds the key, and an error when
-//! nobody can know. After an error nothing is left behind.
+//! Promise 5: `OK` only with a quorum, nil only when another client holds the key, and an error when nobody can know.
+//! After an error nothing is left behind.
 
 mod support;
 
@@ -32,8 +32,8 @@ async fn without_a_quorum_every_claim_is_an_error() {
     }
     masters[2].forgets("free").await;
     assert_eq!(masters[2].get("held").await.as_deref(), Some(b"mine".as_slice()));
-    // Once the links are known to be down nothing is sent any more, and the reply says so with
-    // Redis's own word for it.
+    // Once the links are known to be down, the proxy sends nothing any more, and the reply uses Redis's own word for
+    // it.
     eventually("the proxy knows that there is no quorum", || {
         let mut client = client.clone();
         async move {
@@ -70,7 +70,7 @@ async fn a_stopped_majority_is_an_error_and_leaves_nothing() {
     }
 }
 
-/// Nothing is known of a key whose masters do not answer: that is not the same as an absent key.
+/// If its masters do not answer, a key's state is unknown: that is not the same as an absent key.
 #[tokio::test]
 async fn reads_without_a_quorum_are_errors() {
     if target_is_plain_redis() {
@@ -97,7 +97,7 @@ async fn reads_without_a_quorum_are_errors() {
     assert_eq!(text(&mut client, &["GET", "lock"]).await.as_deref(), Some("mine"));
 }
 
-/// An extension that a quorum has not confirmed is never reported as one, nor as a refusal.
+/// An extension without confirmation by a quorum is reported neither as done nor as refused.
 #[tokio::test]
 async fn an_extension_without_a_quorum_is_an_error() {
     if target_is_plain_redis() {
@@ -116,8 +116,8 @@ async fn an_extension_without_a_quorum_is_an_error() {
     masters[2].cont();
 }
 
-/// One master has confirmed the release, and two do not answer: they may hold the lock, or somebody else's. Whatever
-/// the client is told, nothing is left when they are back.
+/// One master has confirmed the release, and two do not answer: they may hold the lock, or another client's. Whatever
+/// the reply, nothing is left when they are back.
 #[tokio::test]
 async fn a_release_that_only_a_minority_confirmed_is_unknown_and_arrives_later() {
     if target_is_plain_redis() {
@@ -139,7 +139,7 @@ async fn a_release_that_only_a_minority_confirmed_is_unknown_and_arrives_later()
     masters.forget("lock").await;
 }
 
-/// What a minority does not hold may be held by all others.
+/// A key that a minority does not hold may be held by all others.
 #[tokio::test]
 async fn a_release_that_no_master_confirmed_is_an_error() {
     if target_is_plain_redis() {
@@ -217,7 +217,7 @@ async fn ok_means_that_a_quorum_holds_the_key() {
     }
 }
 
-/// The same when a majority is slow, so that the client hears it before they could catch up.
+/// The same when a majority is slow: the client receives the reply before they could catch up.
 #[tokio::test]
 async fn ok_waits_for_the_last_vote_that_is_needed() {
     let masters = Masters::start(5);
@@ -236,8 +236,7 @@ async fn ok_waits_for_the_last_vote_that_is_needed() {
     }
 }
 
-/// Links break at any moment, also in the middle of claims, and often a majority at once. Whatever
-/// was answered must be true.
+/// Links break at any moment, even in the middle of claims, and often a majority at once. Every answer must be true.
 #[tokio::test]
 async fn answers_are_true_while_links_break() {
     if target_is_plain_redis() {
@@ -273,7 +272,7 @@ async fn answers_are_true_while_links_break() {
     assert!(unknown.len() < 150, "no claim was ever granted");
 }
 
-/// Every third turn something breaks, every third it is healed; the parts that break differ.
+/// Every third turn something breaks, every third it is healed; the broken parts differ.
 fn disturb(relays: &[Relay], turn: usize) {
     match turn % 12 {
         0 => relays[0].black_hole(),
@@ -287,7 +286,7 @@ fn disturb(relays: &[Relay], turn: usize) {
     }
 }
 
-/// Errors that say "ask again", never one that sounds like a verdict.
+/// Checks for errors that say "ask again", never one that sounds like a verdict.
 fn assert_unknown(reply: RedisResult<Value>) {
     let error = reply.expect_err("nobody can know");
     let code = error.code().unwrap_or_default();

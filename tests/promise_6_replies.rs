@@ -1,5 +1,4 @@
-//! Promise 6: one reply per request, in order, per connection; malformed input hurts its own
-//! connection only.
+//! Promise 6: one reply per request, in order, per connection; malformed input hurts only its own connection.
 
 mod support;
 
@@ -36,8 +35,8 @@ async fn a_long_pipeline_is_answered_in_order_in_resp3() {
     long_pipeline(Raw::connect_resp3(proxy.address()).await).await;
 }
 
-/// Replies that are known at once must not overtake those that masters still have to give, and each
-/// connection gets its own.
+/// Replies that are known at once must not overtake those that masters still have to give, and each connection gets
+/// its own.
 #[tokio::test]
 async fn many_pipelines_at_once_do_not_mix() {
     let masters = Masters::start(3);
@@ -104,8 +103,7 @@ async fn requests_may_arrive_byte_by_byte() {
     assert_eq!(raw.replies(3).await, expected);
 }
 
-/// QUIT is the last request of a pipeline: everything before it is answered, then itself, then
-/// nothing.
+/// QUIT is the last request of a pipeline: everything before it is answered, then QUIT itself, then nothing.
 #[tokio::test]
 async fn quit_is_answered_last() {
     let masters = Masters::start(3);
@@ -118,8 +116,7 @@ async fn quit_is_answered_last() {
     assert_eq!(raw.until_closed().await, b"+OK\r\n$4\r\nmine\r\n+OK\r\n");
 }
 
-/// The neighbours of a client whose bytes make no sense, or whose requests are enormous, notice
-/// nothing.
+/// The neighbours of a client with meaningless bytes or enormous requests notice nothing.
 #[tokio::test]
 async fn malformed_input_hurts_its_own_connection_only() {
     let masters = Masters::start(3);
@@ -142,8 +139,7 @@ async fn malformed_input_hurts_its_own_connection_only() {
     assert_serves(&mut proxy.raw().await).await;
 }
 
-/// A client that asks and never reads is not waited for: the others are served, and it can catch up
-/// later.
+/// The proxy does not wait for a client that sends and never reads: the others are served, and it can catch up later.
 #[tokio::test]
 async fn a_client_that_never_reads_stops_nobody() {
     let masters = Masters::start(3);
@@ -155,8 +151,8 @@ async fn a_client_that_never_reads_stops_nobody() {
 
     let mut deaf = proxy.raw().await;
     let pipeline = encode(&["GET", "large"]).repeat(20_000);
-    // 80 MB of replies fit into nobody's buffers. What is not sent in a while never will be: the
-    // proxy may stop reading, or close.
+    // 80 MB of replies do not fit into any buffers. Bytes that are not sent in a while never will be: the proxy may
+    // stop reading, or close.
     let sending = deaf.send_regardless(&pipeline);
     let _ = tokio::time::timeout(Duration::from_secs(1), sending).await;
     for _ in 0..50 {
@@ -164,8 +160,8 @@ async fn a_client_that_never_reads_stops_nobody() {
     }
 }
 
-/// Replies that fill the buffers hold up what is already here, and nothing else: once they are
-/// written, the rest of the pipeline goes on without another byte from the client.
+/// Replies that fill the buffers delay only the requests that have already arrived. Once the replies are written, the
+/// rest of the pipeline continues without another byte from the client.
 #[tokio::test]
 async fn a_pipeline_with_large_replies_is_answered_to_its_end() {
     let masters = Masters::start(3);
@@ -183,7 +179,7 @@ async fn a_pipeline_with_large_replies_is_answered_to_its_end() {
     }
 }
 
-/// A client that goes away in the middle of its claims leaves the proxy in order.
+/// A client that disconnects in the middle of its claims does no harm to the proxy.
 #[tokio::test]
 async fn clients_that_vanish_stop_nobody() {
     let masters = Masters::start(3);
@@ -218,7 +214,7 @@ async fn long_pipeline(mut raw: Raw) {
     assert_eq!(raw.ask(&["ECHO", "the end"]).await, Reply::bulk("the end"));
 }
 
-/// Each step depends on the one before it, so that an order other than the client's would show.
+/// Each step depends on the one before it, so that any order other than the client's would show.
 fn step(turn: usize) -> Vec<u8> {
     let round = turn / 8;
     let (key, token) = (format!("lock {round}"), format!("token {round}"));

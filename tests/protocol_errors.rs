@@ -1,5 +1,5 @@
-//! What the protocol does not allow is answered as Redis answers it, byte for byte, and the
-//! connection ends where Redis ends it. A plain `redis-server` gets the same bytes for comparison.
+//! Protocol violations are answered as Redis answers them, byte for byte, and the connection ends where Redis ends
+//! it. A plain `redis-server` gets the same bytes for comparison.
 
 mod support;
 
@@ -47,8 +47,8 @@ fn requests() -> Vec<(&'static str, Vec<u8>)> {
     ]
     .map(|(name, text)| (name, text.as_bytes().to_vec()))
     .into();
-    // Exactly as long as Redis reads before it gives up, so that nothing is left over that would
-    // turn the end into a reset.
+    // Exactly the length at which Redis gives up, so that nothing is left over that would turn the close into a
+    // reset.
     requests.push(("an endless inline line", vec![b'a'; 64 * 1024 + 1]));
     requests.push(("an endless count", [b"*".as_slice(), &[b'1'; 64 * 1024]].concat()));
     requests.push(("an endless length", [b"*1\r\n$".as_slice(), &[b'1'; 64 * 1024]].concat()));
@@ -61,7 +61,7 @@ async fn malformed_requests_get_the_bytes_that_redis_sends() {
     let redis = Master::start();
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &[]);
-    // As Redis does, it may warn of a browser that was talked into posting commands.
+    // As Redis does, the proxy may warn about a browser that was tricked into posting commands.
     proxy.expect_warnings();
     let mut neighbour = proxy.raw().await;
     let mut failures = Vec::new();
@@ -72,7 +72,7 @@ async fn malformed_requests_get_the_bytes_that_redis_sends() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Before a password was given even the sizes of requests are held small.
+/// Before a password is given, the limits on requests are small as well.
 #[tokio::test]
 async fn strangers_get_the_bytes_that_redis_sends() {
     let redis = Masters::start(1);
@@ -134,7 +134,7 @@ async fn the_size_of_requests_is_limited() {
     );
 }
 
-/// It had sent more than was read, so the connection was reset, and the error lost with it.
+/// The client had sent more than was read, so the connection used to be reset, and the error was lost with it.
 #[tokio::test]
 async fn who_still_sends_what_is_too_large_is_told_why() {
     if support::target_is_plain_redis() {
@@ -154,7 +154,7 @@ async fn who_still_sends_what_is_too_large_is_told_why() {
     }
 }
 
-/// Clients over `--max-clients` are told so, and the others stay.
+/// Clients over `--max-clients` receive an error, and the others stay.
 #[tokio::test]
 async fn the_number_of_clients_is_limited() {
     if support::target_is_plain_redis() {
@@ -187,15 +187,15 @@ async fn patiently_connected(proxy: &Proxy) -> Raw {
     .await
 }
 
-/// Tells how the answers differ, if they do.
+/// Returns how the answers differ, if they do.
 async fn compare(name: &str, request: &[u8], redis: &str, proxy: &str) -> Option<String> {
     let expected = printable(&answer(redis, request).await);
     let actual = printable(&answer(proxy, request).await);
     (actual != expected).then(|| format!("{name}:\n  redis: {expected:?}\n  proxy: {actual:?}"))
 }
 
-/// Everything that comes back until the other side closes. A request that stays incomplete is
-/// closed by us.
+/// Returns everything that comes back until the other side closes. If a request stays incomplete, the test closes the
+/// connection.
 async fn answer(address: &str, request: &[u8]) -> Vec<u8> {
     let mut raw = Raw::connect(address).await;
     raw.send_regardless(request).await;

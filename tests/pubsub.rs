@@ -1,6 +1,5 @@
-//! A message published through any proxy, or on a master, reaches every subscriber of every proxy
-//! once, while all is well. What happens when masters fail is in `pubsub_failures.rs`, what replies
-//! look like in `pubsub_replies.rs`.
+//! A message published through any proxy, or on a master, reaches every subscriber of every proxy once, while all is
+//! well. `pubsub_failures.rs` covers failing masters, `pubsub_replies.rs` the form of replies.
 
 mod support;
 
@@ -35,7 +34,7 @@ async fn every_subscriber_of_every_proxy_hears_it_once() {
     for subscriber in &mut subscribers {
         let heard = subscriber.texts_until("end", masters.len()).await;
         let numbers: Vec<usize> = heard.iter().map(|text| text.parse().expect("one")).collect();
-        // Two publishers have no order between them, each of them has its own.
+        // Two publishers have no order between them, but each of them has its own.
         for publisher in 0..2 {
             let of_one = numbers.iter().copied().filter(|number| number % 2 == publisher);
             assert_eq!(of_one.collect::<Vec<_>>(), (publisher..20).step_by(2).collect::<Vec<_>>());
@@ -44,7 +43,7 @@ async fn every_subscriber_of_every_proxy_hears_it_once() {
     }
 }
 
-/// Any bytes, empty, long, and such that look like an envelope.
+/// Messages of any bytes, empty, long, and some that look like an envelope.
 #[tokio::test]
 async fn messages_arrive_as_they_were_published() {
     let masters = Masters::start(3);
@@ -65,7 +64,7 @@ async fn messages_arrive_as_they_were_published() {
     }
 }
 
-/// Who publishes past the proxy is heard as he is, once for each master he tells.
+/// A message published past the proxy is delivered as it is, once for each master that received it.
 #[tokio::test]
 async fn what_is_published_on_a_master_is_delivered_as_it_is() {
     let masters = Masters::start(3);
@@ -78,8 +77,8 @@ async fn what_is_published_on_a_master_is_delivered_as_it_is() {
     subscriber.nothing_more().await;
 }
 
-/// A confirmation is a promise: nothing before it, everything after it. It holds from the first
-/// time on, when the proxy has yet to connect, and however often a client changes its mind.
+/// A confirmation is a promise: nothing before it, everything after it. It holds from the first time on, when the
+/// proxy has yet to connect, and however often a client changes its mind.
 #[tokio::test]
 async fn what_is_published_after_the_confirmation_is_heard() {
     let masters = Masters::start(3);
@@ -98,7 +97,7 @@ async fn what_is_published_after_the_confirmation_is_heard() {
     assert_eq!(raw.ask(&["PING"]).await, Reply::Simple("PONG".to_owned()));
 }
 
-/// As after `UNSUBSCRIBE`, the masters know when the client is told.
+/// As with `UNSUBSCRIBE`, the masters know before the client gets its reply.
 #[tokio::test]
 async fn whoever_was_reset_is_not_counted_as_a_receiver() {
     let masters = Masters::start(3);
@@ -120,7 +119,7 @@ async fn whoever_was_reset_is_not_counted_as_a_receiver() {
     relays.iter().for_each(Relay::heal);
     assert_eq!(subscriber.reply().await, Reply::Simple("RESET".into()));
     assert_eq!(publisher.ask(&["PUBLISH", "news", "x"]).await, Reply::Int(0));
-    // What comes behind it is answered behind it.
+    // Requests behind it are answered behind it.
     subscriber.ask(&["SUBSCRIBE", "news"]).await;
     let behind = [&["RESET"][..], &["GET", "k"], &["RESET"], &["SUBSCRIBE", "news"]];
     subscriber.send(&behind.map(encode).concat()).await;
@@ -160,8 +159,8 @@ async fn pipelined_requests_keep_their_order() {
     assert_eq!(replies[6], Reply::Simple("PONG".to_owned()));
 }
 
-/// Whoever is told that a lock is free finds it free, also when its holder has sent the release and
-/// the message in one packet, and all masters but one are far from the holder's proxy.
+/// A client that receives the message that a lock is free finds it free. This holds even if the holder has sent the
+/// release and the message in one packet, and all masters but one are far from the holder's proxy.
 #[tokio::test]
 async fn a_message_does_not_overtake_what_it_announces() {
     if target_is_plain_redis() {
@@ -185,8 +184,8 @@ async fn a_message_does_not_overtake_what_it_announces() {
     assert_eq!(holder.replies(2).await, [Reply::Int(1), Reply::Int(1)]);
 }
 
-/// In RESP3 a subscriber goes on with its other work: replies and messages come in any mix, but
-/// never one inside the other.
+/// In RESP3 a subscriber continues its other work: replies and messages come in any mix, but never one inside the
+/// other.
 #[tokio::test]
 async fn replies_and_messages_do_not_tear_each_other() {
     let masters = Masters::start(3);
@@ -273,7 +272,7 @@ async fn a_subscriber_that_does_not_read_is_disconnected() {
     assert_eq!(list.lines().count(), 1, "{list}");
 }
 
-/// The proxy logs in to masters where it listens, as it does where it votes.
+/// The proxy logs in to masters on its subscriber connections, as it does where it votes.
 #[tokio::test]
 async fn masters_may_ask_for_passwords() {
     if target_is_plain_redis() {
@@ -304,7 +303,7 @@ async fn masters_may_ask_for_passwords() {
     }
 }
 
-/// What the masters do not let the proxy hear is refused, and does not disturb the rest.
+/// A channel that the masters do not let the proxy hear is refused, and the rest works.
 #[tokio::test]
 async fn masters_may_refuse_channels() {
     if target_is_plain_redis() {
@@ -329,7 +328,7 @@ async fn masters_may_refuse_channels() {
     assert_eq!(subscriber.text().await, "heard");
 }
 
-/// A master sees one connection for each worker; clients are told how many they are.
+/// A master sees one connection per worker, but clients get the number of clients.
 #[tokio::test]
 async fn the_clients_of_all_workers_are_counted() {
     let masters = Masters::start(3);
@@ -374,7 +373,7 @@ async fn who_listens_to_many_channels_is_asked_all_at_once() {
     }
 }
 
-/// Confirmations that are still to be sent when their client goes.
+/// Confirmations may be unsent when their client disconnects.
 #[tokio::test]
 async fn what_a_client_had_not_read_is_listened_to_for_ever() {
     if target_is_plain_redis() {
@@ -393,7 +392,8 @@ async fn what_a_client_had_not_read_is_listened_to_for_ever() {
     assert_eq!(raw.ask(&["PUBSUB", "CHANNELS"]).await, Reply::Array(Vec::new()));
 }
 
-/// A master compares a new pattern with all that the connection has: for many it takes longer than the vote timeout.
+/// A master compares a new pattern with all those of the connection: with many, this takes longer than the vote
+/// timeout.
 #[tokio::test]
 async fn many_patterns_are_never_confirmed() {
     if target_is_plain_redis() {
@@ -420,7 +420,7 @@ async fn many_patterns_are_never_confirmed() {
     }
 }
 
-/// The count in a confirmation.
+/// Returns the count in a confirmation.
 fn count(confirmation: &Reply) -> i64 {
     match confirmation {
         Reply::Array(items) => match items.last() {

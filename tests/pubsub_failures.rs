@@ -1,8 +1,8 @@
-//! While one master lives, every subscriber hears every message once, whatever the other masters
-//! do: die, come back empty, stand still and go on with old messages, or sit behind a bad network.
+//! While one master lives, every subscriber hears every message once, whatever the other masters do: die, come back
+//! empty, pause and continue with old messages, or sit behind a bad network.
 //!
-//! That nothing is heard twice is told without waiting: at the end each master is made to say
-//! `end` by itself, and whatever it had before has been dealt with when that arrives.
+//! The tests check without waiting that nothing is heard twice. At the end each master publishes `end` by itself, and
+//! everything it had before has been processed when that arrives.
 
 mod support;
 
@@ -43,7 +43,7 @@ async fn a_master_stands_still_for_a_moment() {
     stage.finish().await;
 }
 
-/// Its connections are given up meanwhile. When it goes on, it executes what was sent on them.
+/// The proxies give up its connections meanwhile. When the master continues, it executes the requests sent on them.
 #[tokio::test]
 async fn a_master_stands_still_for_long() {
     let Some(mut stage) = Stage::new(&["--vote-timeout", "50ms"]).await else { return };
@@ -84,11 +84,10 @@ async fn a_master_is_behind_a_black_hole() {
     stage.finish().await;
 }
 
-/// How far away a slow master is, each way.
+/// Distance of a slow master, each way.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// Its copies come when the others are long forgotten; and when it is the only one, late is better
-/// than never.
+/// Its copies arrive when the others are long forgotten; and when it is the only master, late is better than never.
 #[tokio::test]
 async fn a_master_is_slow() {
     let Some(mut stage) = Stage::new(&[]).await else { return };
@@ -104,13 +103,13 @@ async fn a_master_is_slow() {
     stage.finish().await;
 }
 
-/// A master throws listeners out, as one does whose output buffer they have filled.
+/// A master disconnects subscribers, as it does when they have filled its output buffer.
 #[tokio::test]
 async fn a_master_disconnects_its_subscribers() {
     let Some(mut stage) = Stage::new(&[]).await else { return };
     for master in 0..3 {
         let mut direct = stage.masters[master].connection().await;
-        // Of each proxy what listens.
+        // The subscriber connection of each proxy.
         assert_eq!(int(&mut direct, &["CLIENT", "KILL", "TYPE", "pubsub"]).await, 2);
         stage.publish(20).await;
         stage.all_up().await;
@@ -118,8 +117,7 @@ async fn a_master_disconnects_its_subscribers() {
     stage.finish().await;
 }
 
-/// A thousand messages through two proxies, while one master after the other is killed and comes
-/// back.
+/// A thousand messages through two proxies, while one master after the other is killed and comes back.
 #[tokio::test]
 async fn a_rolling_restart_loses_nothing() {
     let Some(mut stage) = Stage::new(&[]).await else { return };
@@ -132,7 +130,7 @@ async fn a_rolling_restart_loses_nothing() {
     stage.finish().await;
 }
 
-/// Who subscribes later, or again, does not hear what a master has kept back.
+/// A client that subscribes later, or again, does not receive messages that a master has held back.
 #[tokio::test]
 async fn old_messages_are_not_for_new_subscribers() {
     let Some(stage) = Stage::new(&[]).await else { return };
@@ -172,8 +170,7 @@ async fn a_minority_down_does_not_hinder_subscribers() {
     stage.finish().await;
 }
 
-/// Without any master there is an error, with the word that Redisson looks for. Subscriptions
-/// outlive the outage.
+/// Without any master there is an error, with the word that Redisson looks for. Subscriptions survive the outage.
 #[tokio::test]
 async fn without_any_master() {
     let Some(mut stage) = Stage::new(&[]).await else { return };
@@ -207,10 +204,10 @@ struct Stage {
     proxies: [Proxy; 2],
     publishers: [MultiplexedConnection; 2],
     subscribers: Vec<Subscriber>,
-    /// What they have subscribed to.
+    /// Names that subscribers have subscribed to.
     names: BTreeSet<String>,
     published: usize,
-    /// How many messages there were when each of the subscribers came.
+    /// Number of messages published before each subscriber came.
     since: Vec<usize>,
 }
 
@@ -221,7 +218,7 @@ impl Stage {
         }
         let masters = Masters::start(3);
         let (relay, addresses) = Relay::in_place_of(&masters, 0);
-        // Messages are no locks: masters that forget need not wait.
+        // Messages are not locks: masters that have lost their memory need not wait.
         let flags = [&["--restart-wait", "0s"], flags].concat();
         let proxies = [(); 2].map(|()| Proxy::in_front_of(&addresses, &flags));
         proxies.iter().for_each(Proxy::expect_warnings);
@@ -235,7 +232,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// One more subscriber at each proxy, for each protocol.
+    /// Adds one subscriber at each proxy, for each protocol.
     async fn subscribe(&mut self, name: &str) {
         self.names.insert(name.to_owned());
         let word = if name.contains('*') { "PSUBSCRIBE" } else { "SUBSCRIBE" };
@@ -253,7 +250,7 @@ impl Stage {
         self.publish_while(count, |_| {}).await;
     }
 
-    /// The same; in the middle of it something happens to the masters.
+    /// The same, with an event at the masters in the middle.
     async fn publish_while(&mut self, count: usize, happens: impl FnOnce(&mut Masters)) {
         let numbers = self.published..self.published + count;
         self.published += count;
@@ -294,7 +291,7 @@ impl Stage {
         }
     }
 
-    /// Every subscriber has heard every message once.
+    /// Checks that every subscriber has heard every message once.
     async fn finish(mut self) {
         self.all_up().await;
         for master in self.masters.iter() {

@@ -1,10 +1,9 @@
-//! Subscribers of the proxy see what subscribers of one plain `redis-server` see, byte for byte, in
-//! both versions of the protocol.
+//! Subscribers of the proxy see what subscribers of one plain `redis-server` see, byte for byte, in both versions of
+//! the protocol.
 //!
-//! A table holds what several connections do, line by line: the name of the connection, and the
-//! command line it sends. After each line every connection has to see the same frames from both
-//! servers, the replies as well as the messages, and nothing more. `[any order]` stands where Redis
-//! goes by the order of a hash table.
+//! A table lists the actions of several connections, line by line: the name of the connection, and the command line
+//! it sends. After each line every connection must see the same frames from both servers, replies as well as
+//! messages, and nothing more. `[any order]` marks replies that Redis orders by a hash table.
 
 mod support;
 
@@ -192,7 +191,7 @@ const SILENCED: &str = "
     a PING
 ";
 
-/// Plays `table` before both servers, first in RESP2 and then in RESP3.
+/// Plays `table` against both servers, first in RESP2 and then in RESP3.
 async fn compare(table: &str) {
     for protocol in PROTOCOLS {
         let redis = Master::start();
@@ -215,7 +214,7 @@ struct Stage {
     connections: BTreeMap<String, Raw>,
 }
 
-/// What connections have seen.
+/// Frames that connections have received.
 type Frames = BTreeMap<String, Vec<Vec<u8>>>;
 
 impl Stage {
@@ -223,7 +222,7 @@ impl Stage {
         Stage { address, protocol, connections: BTreeMap::new() }
     }
 
-    /// Sends a line to Redis, which has sent all that comes of it once it has answered.
+    /// Sends a line to Redis, which has sent every resulting frame once it has answered.
     async fn play(&mut self, line: &str) -> Frames {
         self.send(line).await;
         let mut frames = Frames::new();
@@ -268,9 +267,8 @@ impl Stage {
     }
 }
 
-/// Frames up to the answer to an unsubscription from a name that nobody has subscribed to: a request
-/// that every connection may send, that is answered even when replies are off, and that changes
-/// nothing.
+/// Reads frames up to the answer to an unsubscription from a name that nobody has subscribed to. Every connection may
+/// send this request; it is answered even when replies are off, and changes nothing.
 async fn until_marker(connection: &mut Raw) -> Vec<Vec<u8>> {
     connection.send_regardless(&encode(&["UNSUBSCRIBE", MARKER])).await;
     let mut frames = Vec::new();
@@ -285,7 +283,7 @@ async fn until_marker(connection: &mut Raw) -> Vec<Vec<u8>> {
 
 const MARKER: &str = "the end of what was sent";
 
-/// Frames for the eye; where order means nothing, their lines in the order of the alphabet.
+/// Returns frames in readable form, with sorted lines where order means nothing.
 fn shown(line: &str, frames: &Frames) -> Vec<String> {
     let shown = |(name, frames): (&String, &Vec<Vec<u8>>)| {
         let bytes = printable(&frames.concat());

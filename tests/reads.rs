@@ -1,4 +1,4 @@
-//! What is read of registers: what a quorum has decided, until their ends, whatever single masters hold.
+//! Reads of registers return what a quorum has decided, until it expires, whatever single masters hold.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -11,7 +11,7 @@ use support::{Master, Masters, Proxy, Raw, Reply, eventually, target_is_plain_re
 /// Longer than any test.
 const LONG_MS: i64 = 600_000;
 
-/// How much longer masters keep a register than it lives (`SLACK_MS`).
+/// Extra time that masters keep a register beyond its life (`SLACK_MS`).
 const SLACK_MS: i64 = 60_000;
 
 fn three_masters() -> Option<(Masters, Proxy)> {
@@ -27,7 +27,7 @@ async fn ask(client: &mut Raw, line: &str) -> Reply {
     client.ask(&words(line)).await
 }
 
-/// The master has never heard of the key.
+/// Makes the master forget the key and its stamp.
 async fn lose(master: &Master, key: &str) {
     master.ask(&["DEL", key, &companion(key)]).await;
 }
@@ -57,7 +57,7 @@ async fn what_one_master_has_lost_is_never_absent() {
         all_have(&masters, key).await;
         lose(&masters[0], key).await;
     }
-    // Whoever is asked now has no quorum without a promise: one has it, one does not, one is silent.
+    // No quorum of masters agrees now without a promise: one has it, one does not, one is silent.
     masters[2].stop();
     assert_eq!(ask(&mut client, "GET string").await, Reply::bulk("v"));
     assert_eq!(ask(&mut client, "HGET hash f").await, Reply::bulk("v"));
@@ -65,7 +65,7 @@ async fn what_one_master_has_lost_is_never_absent() {
     masters[2].cont();
 }
 
-/// Two masters have decided what a third has missed, and one of them is away: the other alone knows.
+/// Two masters have decided a state that the third has missed, and one of the two is away: only the other knows.
 #[tokio::test]
 async fn what_was_answered_is_read_although_one_master_alone_shows_it() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -89,7 +89,7 @@ async fn what_was_answered_is_read_although_one_master_alone_shows_it() {
     }
 }
 
-/// What a master has of a register.
+/// A register as one master holds it.
 struct Kept {
     value: Vec<u8>,
     stamp: Vec<u8>,
@@ -101,7 +101,7 @@ impl Kept {
         Self { value, stamp: master.ask(&["GET", &companion(key)]).await.bytes() }
     }
 
-    /// The master has this again, as if it had missed what came after it.
+    /// Restores this state on the master, as if it had missed everything later.
     async fn put_back(&self, master: &Master, key: &str) {
         let restore = [b"RESTORE", key.as_bytes(), b"0", &self.value, b"REPLACE"];
         assert_eq!(master.ask(&restore).await, Reply::ok());
@@ -165,7 +165,7 @@ async fn what_has_ended_is_not_seen_although_masters_still_have_it() {
     }
 }
 
-/// A lock is read as it is, also where it follows a register.
+/// A lock is read as it is, even where it follows a register.
 #[tokio::test]
 async fn a_lease_is_read_less_its_tag_beside_what_is_left_of_a_register() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -292,7 +292,7 @@ async fn keys_are_listed_and_counted_without_stamps_and_what_has_ended() {
     assert_eq!(sorted(page[1].clone()), names);
     let nothing = Reply::Array(vec![Reply::bulk("0"), Reply::Array(Vec::new())]);
     assert_eq!(ask(&mut client, "HSCAN faded 0").await, nothing);
-    // One master answers, and the third has what was deleted.
+    // One master answers, and the third has the deleted state.
     eventually("a script counts the same", || async {
         let mut client = proxy.raw().await;
         let counted = ask(&mut client, "EVAL \"return redis.call('dbsize')\" 0").await;

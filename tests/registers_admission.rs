@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use support::{Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis};
 
-/// So that no timer ends what is to be seen.
+/// Long, so that no timer hides the result.
 const FLAGS: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "1h"];
 
-/// How many keys there are of each type that nobody writes meanwhile.
+/// Number of keys of each type that nobody writes meanwhile.
 const STILL: usize = 100;
 
 async fn ask(client: &mut Raw, line: &str) -> Reply {
@@ -27,7 +27,7 @@ async fn votes(proxy: &Proxy, master: usize) {
     .await;
 }
 
-/// Loses everything and votes again.
+/// Makes a master lose everything, and waits until it votes again.
 async fn forgets(proxy: &Proxy, masters: &mut Masters, at: usize) {
     masters[at].kill_9();
     masters[at].restart_empty();
@@ -38,14 +38,14 @@ async fn forgets(proxy: &Proxy, masters: &mut Masters, at: usize) {
     votes(proxy, at).await;
 }
 
-/// What one client was told of a counter and a queue of its own.
+/// Answers to one client about its own counter and queue.
 struct Told {
     counted: i64,
     pushed: Vec<i64>,
     errors: i64,
 }
 
-/// Counts, and appends what it has counted, until it is told to stop.
+/// Counts, and appends each count, until the test is over.
 async fn write(address: String, name: String, is_over: Arc<AtomicBool>) -> Told {
     let mut client = Raw::connect(&address).await;
     let mut told = Told { counted: 0, pushed: Vec::new(), errors: 0 };
@@ -68,7 +68,7 @@ async fn write(address: String, name: String, is_over: Arc<AtomicBool>) -> Told 
     told
 }
 
-/// DUMP of a key on a master.
+/// Returns `DUMP` of a key on a master.
 async fn dump(masters: &Masters, at: usize, key: &str) -> Reply {
     masters[at].ask(&["DUMP", key]).await
 }
@@ -143,8 +143,8 @@ async fn registers_survive_five_masters_that_forget_one_after_the_other() {
     survive(5).await;
 }
 
-/// The third master has missed everything, the second loses it: what only the first has, and was answered, is made a quorum's
-/// again before the second votes.
+/// The third master has missed everything, and the second loses it. State that was answered, but is left on the first
+/// master only, is restored on a quorum before the second votes.
 #[tokio::test]
 async fn what_one_master_has_left_is_settled_before_another_votes_again() {
     if target_is_plain_redis() {
@@ -179,7 +179,7 @@ async fn what_one_master_has_left_is_settled_before_another_votes_again() {
     assert_eq!(ask(&mut client, "GET right").await.text(), "2");
 }
 
-/// A proxy that reaches each master through a relay of its own.
+/// Starts a proxy that reaches each master through its own relay.
 fn beside(masters: &Masters, flags: &[&str]) -> ([Relay; 3], Proxy) {
     let relays = [0, 1, 2].map(|at| Relay::to(&masters[at]));
     let addresses = relays.each_ref().map(Relay::address);
@@ -188,9 +188,9 @@ fn beside(masters: &Masters, flags: &[&str]) -> ([Relay; 3], Proxy) {
     (relays, proxy)
 }
 
-/// The second master has missed what a key holds. A program on that and another key runs on the first only, and comes to nothing, as
-/// the other key is gone on with: the third master was the last one to have what was answered, and forgets it. An element came
-/// twice from a queue like this.
+/// The second master has missed the state of a key. A program on that key and another runs on the first only and has
+/// no effect, as the other key moves on. The third master was the last one to have the answered state, and forgets
+/// it. A queue like this used to return an element twice.
 #[tokio::test]
 async fn what_a_key_holds_outlives_a_program_on_two_that_came_to_nothing_and_a_master_that_forgets()
 {
@@ -212,7 +212,7 @@ async fn what_a_key_holds_outlives_a_program_on_two_that_came_to_nothing_and_a_m
     assert_eq!(ask(&mut client, "SET key decided").await, Reply::ok());
     one.kill_9();
 
-    // The second answers after the third, and both are not told the program.
+    // The second master answers after the third, and neither receives the program.
     of_third[1].delay(Duration::from_millis(100), Duration::ZERO);
     of_third[1..].iter().for_each(|relay| relay.swallow("lost"));
     let mut client = third.raw().await;
@@ -238,8 +238,8 @@ async fn what_a_key_holds_outlives_a_program_on_two_that_came_to_nothing_and_a_m
     assert_eq!(ask(&mut client, "GET other").await.text(), "alone");
 }
 
-/// The third master has missed what took the end away, and has cleaned up what ended. The second has forgotten it: only the
-/// first still has what was answered.
+/// The third master has missed the removal of the TTL, and has deleted the expired key. The second has lost its
+/// memory: only the first still has the answered state.
 #[tokio::test]
 async fn no_claim_passes_where_only_one_master_has_what_took_an_end_away() {
     if target_is_plain_redis() {
@@ -256,7 +256,7 @@ async fn no_claim_passes_where_only_one_master_has_what_took_an_end_away() {
     relay.cut_off().await;
     assert_eq!(ask(&mut client, "PERSIST lock").await, Reply::Int(1));
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    // A minute later its own clock does so.
+    // A minute later the master's own clock would do this.
     masters[2].ask(&["DEL", "lock"]).await;
     masters[1].kill_9();
     relay.heal();
@@ -274,7 +274,7 @@ async fn no_claim_passes_where_only_one_master_has_what_took_an_end_away() {
     assert_eq!(ask(&mut client, "PTTL lock").await, Reply::Int(-1));
 }
 
-/// An admission that began anew with every flush never ended while somebody flushed all the time.
+/// An admission used to begin anew with every flush, so it never ended while a client flushed all the time.
 #[tokio::test]
 async fn a_master_votes_again_while_databases_are_flushed_all_the_time() {
     if target_is_plain_redis() {
@@ -289,7 +289,7 @@ async fn a_master_votes_again_while_databases_are_flushed_all_the_time() {
     }
     ask(&mut client, "SET lock token NX PX 3600000").await;
     let is_over = Arc::new(AtomicBool::new(false));
-    // One that is empty, and some that nearly always hold something.
+    // One database that is empty, and some that nearly always hold something.
     let flushers = [3, 4, 5, 6].map(|db| {
         let (address, is_over) = (proxy.address().to_owned(), Arc::clone(&is_over));
         tokio::spawn(async move {
@@ -311,7 +311,7 @@ async fn a_master_votes_again_while_databases_are_flushed_all_the_time() {
     for flusher in flushers {
         assert!(flusher.await.expect("it flushes") > 0);
     }
-    // Nothing of the other database is lost with the next master.
+    // The other database loses nothing with the next master.
     masters[0].kill_9();
     assert_eq!(ask(&mut client, "GET text1999").await.text(), "1999");
     assert_eq!(ask(&mut client, "SET lock another NX PX 3600000").await, Reply::Nil);

@@ -1,5 +1,5 @@
-//! Names that begin with `redlock-proxy:` are the proxy's own. No client can name such a key or channel, or is
-//! shown one, whatever it sends.
+//! Names that begin with `redlock-proxy:` are the proxy's own. No client can name such a key or channel, or see one,
+//! whatever it sends.
 
 mod support;
 
@@ -8,7 +8,7 @@ use support::{
     text, value, words,
 };
 
-/// A master that is busy with other tests has time to answer.
+/// Gives a master that is busy with other tests time to answer.
 const PATIENT: [&str; 2] = ["--vote-timeout", "2s"];
 
 const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are reserved";
@@ -22,12 +22,12 @@ fn setup() -> Option<(Masters, Proxy)> {
     Some((masters, proxy))
 }
 
-/// `OURS` stands for a name of the proxy's.
+/// Splits a line; `OURS` stands for one of the proxy's own names.
 fn request(line: &str) -> Vec<String> {
     words(&line.replace("OURS", "redlock-proxy:mark"))
 }
 
-/// One of each way in which a command has keys or channels.
+/// One request for each way in which a command has keys or channels.
 const REQUESTS: &[&str] = &[
     "SET OURS x NX PX 1000",
     "GET OURS",
@@ -85,7 +85,7 @@ async fn a_key_or_channel_of_the_proxy_s_own_is_refused_by_name() {
     }
 }
 
-/// A value, a field or a message is no name.
+/// Values, fields and messages are not names.
 #[tokio::test]
 async fn values_may_look_like_names_of_the_proxy_s_own() {
     let Some((_masters, proxy)) = setup() else { return };
@@ -111,7 +111,7 @@ async fn values_may_look_like_names_of_the_proxy_s_own() {
     );
 }
 
-/// What a script calls, by names that it makes up as it runs.
+/// Calls of a script, with names that it builds at run time.
 const CALLS: &[&str] = &[
     "redis.call('set', OURS, 'x')",
     "redis.call('SET', OURS, 'x', 'px', 1000)",
@@ -174,7 +174,7 @@ fn refused_whole() -> String {
     format!("{REFUSAL}: choose another name for the key or channel")
 }
 
-/// What tells which keys there are, each with what it answers while there is the key `free` in database 3.
+/// Calls that reveal keys, each with its answer when only the key `free` exists, in database 3.
 const WITH_ONE_KEY: &[(&str, &str)] = &[
     ("return redis.call('keys', '*')", "free"),
     ("return redis.call('scan', '0')[2]", "free"),
@@ -196,7 +196,7 @@ const WITH_ONE_KEY: &[(&str, &str)] = &[
 
 const KEYSPACE: &str = "# Keyspace db3:keys=1,expires=0,avg_ttl=0 ";
 
-/// The same of database 4, where there is none.
+/// The same for database 4, which is empty.
 const WITHOUT_KEYS: &[(&str, &str)] = &[
     ("return redis.call('keys', '*')", ""),
     ("return redis.call('dbsize')", "0"),
@@ -205,7 +205,7 @@ const WITHOUT_KEYS: &[(&str, &str)] = &[
     ("return tostring(redis.pcall('randomkey', 'x').err ~= nil)", "true"),
 ];
 
-/// What the masters hold under such names is no key of a client.
+/// Keys with such names on the masters are not keys of clients.
 #[tokio::test]
 async fn keys_of_the_proxy_s_own_are_not_shown_to_scripts() {
     let Some((masters, proxy)) = setup() else { return };
@@ -217,7 +217,7 @@ async fn keys_of_the_proxy_s_own_are_not_shown_to_scripts() {
             client
                 .ask(&["EVAL", "redis.call('select', 3) redis.call('set', 'free', 'x')", "0"])
                 .await;
-            // RANDOMKEY would find the only key by luck, too.
+            // RANDOMKEY might find the only key by luck, too.
             for _ in 0..4 {
                 let said = client.ask(&["EVAL", script, "0"]).await;
                 assert_eq!(shown(&said), *expected, "{script}: {said:?}");
@@ -230,7 +230,7 @@ async fn keys_of_the_proxy_s_own_are_not_shown_to_scripts() {
     assert_eq!(masters.marks().await, marked);
 }
 
-/// What a reply shows, without its type.
+/// Returns the content of a reply, without its type.
 fn shown(reply: &Reply) -> String {
     match reply {
         Reply::Array(items) => items.iter().map(shown).collect(),
@@ -257,7 +257,7 @@ async fn keys_of_the_proxy_s_own_are_not_counted_in_a_transaction() {
     }
 }
 
-/// `SORT` makes names of its patterns and of what it sorts.
+/// `SORT` builds names from its patterns and from the sorted values.
 #[tokio::test]
 async fn a_sort_cannot_make_up_a_name_of_the_proxy_s_own() {
     let Some((_masters, proxy)) = setup() else { return };
@@ -292,12 +292,12 @@ async fn a_sort_cannot_make_up_a_name_of_the_proxy_s_own() {
     assert_eq!(client.ask(&words("SORT none BY nosort GET *")).await, Reply::Array(Vec::new()));
 }
 
-/// What a command answers as it is, in a script and in a transaction.
+/// Returns the answers to a command sent directly, in a script and in a transaction.
 async fn in_all_ways(client: &mut Raw, line: &str) -> [Reply; 3] {
     [client.ask(&words(line)).await, as_script(client, line).await, queued(client, line).await]
 }
 
-/// The same call by a script that makes the command up.
+/// The same call by a script that builds the command.
 async fn as_script(client: &mut Raw, line: &str) -> Reply {
     let words = words(line);
     let script = ["EVAL", "return redis.call(unpack(ARGV))", "0"].map(str::to_owned);
@@ -312,7 +312,7 @@ async fn queued(client: &mut Raw, line: &str) -> Reply {
     replies.remove(0)
 }
 
-/// What empties or exchanges databases would make the masters forget.
+/// A command that empties or swaps databases would make the masters lose their memory.
 #[tokio::test]
 async fn no_program_takes_the_marks_away() {
     let Some((masters, proxy)) = setup() else { return };
@@ -344,7 +344,7 @@ async fn no_program_takes_the_marks_away() {
     }
 }
 
-/// Outside of scripts these are allowed, and empty the databases of what is not the proxies' own.
+/// Outside of scripts these are allowed. They empty the databases except for the proxies' own keys.
 #[tokio::test]
 async fn a_flush_leaves_the_marks() {
     let Some((masters, _)) = setup() else { return };
@@ -359,14 +359,14 @@ async fn a_flush_leaves_the_marks() {
     }
 }
 
-/// What the marks of the masters are: every database has one.
+/// Returns the marks of the masters: every database has one.
 async fn marked(masters: &Masters) -> Vec<Vec<String>> {
     let marks = masters.marks().await;
     assert!(marks.iter().flatten().all(|mark| !mark.is_empty()), "{marks:?}");
     marks
 }
 
-/// Also where another proxy or an operator uses a channel of such a name.
+/// This holds even if another proxy or an operator uses a channel of such a name.
 #[tokio::test]
 async fn a_pattern_does_not_bring_what_is_said_in_the_proxy_s_own_channels() {
     let Some((masters, proxy)) = setup() else { return };
@@ -385,7 +385,7 @@ async fn a_pattern_does_not_bring_what_is_said_in_the_proxy_s_own_channels() {
     }
 }
 
-/// One `SUBSCRIBE` looked like another proxy's list of masters, and every proxy stopped.
+/// One `SUBSCRIBE` used to look like another proxy's list of masters, and every proxy stopped.
 #[tokio::test]
 async fn one_subscription_of_a_client_stops_every_proxy() {
     let Some((masters, proxy)) = setup() else { return };
@@ -395,12 +395,12 @@ async fn one_subscription_of_a_client_stops_every_proxy() {
     for words in [["SUBSCRIBE", list], ["SSUBSCRIBE", list], ["PSUBSCRIBE", list]] {
         assert!(client.ask(&words).await.is_error(REFUSAL), "{words:?}");
     }
-    // The name of a connection of a client is not that of one of the proxy's on the masters.
+    // The name of a client's connection is not that of a proxy's connection to the masters.
     assert_eq!(client.ask(&["CLIENT", "SETNAME", name]).await, Reply::ok());
     let call = "return redis.pcall('client', 'setname', ARGV[1])";
     let reply = client.ask(&["EVAL", call, "0", name]).await;
     assert!(matches!(reply, Reply::Error(_)), "{reply:?}");
-    // Nor does a channel mean anything, should one be made at a master after all.
+    // Nor does a channel mean anything, should one exist on a master after all.
     let mut direct = Raw::connect(&masters[0].address()).await;
     direct.ask(&["SUBSCRIBE", list]).await;
     let looks = masters[0].calls("client|list").await;

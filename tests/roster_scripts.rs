@@ -1,4 +1,4 @@
-//! The roster's scripts on a real master, compared with the functions that were explored.
+//! The roster's scripts on a real master, compared with the explored functions.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::{Master, target_is_plain_redis};
 
 const KEEP: usize = 8;
 
-/// What a proxy asks, in the small.
+/// A proxy's requests, in small.
 #[derive(Clone, Debug)]
 enum Ask {
     Prepare(u64, u64),
@@ -82,7 +82,7 @@ fn the_scripts_of_the_roster_do_what_was_explored() {
     ran.expect("the same");
 }
 
-/// What the master says to somebody who asks for its vote on the roster of a founded cluster.
+/// Returns the master's answer to a request for its vote on the roster of a founded cluster.
 async fn vote(connection: &mut MultiplexedConnection) -> Option<MasterAnswer<Change>> {
     let prepare = Request::Prepare(ballot(5));
     let answer = command(&prepare, None, false).query_async(connection).await.expect("an answer");
@@ -95,7 +95,8 @@ async fn remark(connection: &mut MultiplexedConnection, kind: &MarkKind, keys: K
     assert_eq!(is_done.expect("an answer"), 1);
 }
 
-/// Otherwise nothing could be decided when one of those that admitted it forgets before it was told.
+/// Otherwise nothing could be decided if one of the masters that admitted it loses its memory before it receives the
+/// roster.
 #[tokio::test]
 async fn a_master_that_was_copied_to_votes_on_the_roster_before_it_is_told_of_it() {
     if target_is_plain_redis() {
@@ -118,7 +119,7 @@ async fn a_master_that_was_copied_to_votes_on_the_roster_before_it_is_told_of_it
     assert_eq!(vote(connection).await, None, "a raised mark does not bring that back");
 }
 
-/// A proxy that paused may set a mark late: when the cluster is served, and the master has forgotten.
+/// A paused proxy may set a mark late: when the cluster is already served, and the master has lost its memory.
 #[tokio::test]
 async fn a_founder_that_has_forgotten_the_roster_gets_no_mark() {
     if target_is_plain_redis() {
@@ -140,7 +141,7 @@ async fn a_founder_that_has_forgotten_the_roster_gets_no_mark() {
     assert_eq!(shown.mark().map(|mark| &mark.kind), Some(&kind));
 }
 
-/// Whatever somebody with a wrong list wants to write.
+/// Proxies with a wrong list may try to write anything.
 #[tokio::test]
 async fn a_member_keeps_the_roster_of_its_cluster_whatever_those_of_another_one_write() {
     if target_is_plain_redis() {
@@ -222,7 +223,7 @@ fn execute(stamp: &mut StampOf<Change>, request: &Request<Change>) -> MasterAnsw
     answer.unwrap_or_else(MasterAnswer::Refused)
 }
 
-/// What the master has stored is the stamp, ballots included.
+/// Checks that the master has stored the stamp, ballots included.
 fn compare_state(
     connection: &mut redis::Connection,
     stamp: &StampOf<Change>,
@@ -244,7 +245,7 @@ fn compare_state(
     Ok(())
 }
 
-/// One that knows no roster, because it was emptied, must not say that there is none.
+/// A master that was emptied knows no roster, but must not say that there is none.
 #[test]
 fn a_master_without_a_stamp_says_nothing_about_the_roster() {
     if target_is_plain_redis() {

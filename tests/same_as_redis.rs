@@ -1,7 +1,7 @@
-//! The proxy over three masters answers as one plain `redis-server` does, byte for byte, in both
-//! versions of the protocol.
+//! The proxy over three masters answers as one plain `redis-server` does, byte for byte, in both versions of the
+//! protocol.
 //!
-//! How the tables are read is told in `support::side_by_side`.
+//! `support::side_by_side` describes the format of the tables.
 
 mod support;
 mod tables;
@@ -90,8 +90,8 @@ async fn unknown_commands_and_wrong_arity() {
     compare(tables::ARITY).await;
 }
 
-/// What younger servers than Redis 7.0 answer, the proxy answers over any masters: there is no old
-/// Redis to compare with.
+/// The proxy answers commands of servers newer than Redis 7.0 over any masters: there is no old Redis to compare
+/// with.
 #[tokio::test]
 async fn newer_commands() {
     if support::target_is_plain_redis() {
@@ -120,8 +120,8 @@ async fn newer_commands() {
     }
 }
 
-/// Commands on other data types are for lock scripts; sent directly they are refused by name, and
-/// nothing else happens.
+/// Commands on other data types are for lock scripts; sent directly they are refused by name, and nothing else
+/// happens.
 #[tokio::test]
 async fn flushing_is_refused_by_name() {
     if support::target_is_plain_redis() {

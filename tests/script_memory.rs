@@ -1,21 +1,21 @@
-//! What scripts leave behind on the masters: a master frees all of them or none, so it is given only those that
-//! come again, and not too many of them.
+//! Scripts left on the masters: a master frees all of them or none, so it receives only recurring ones, and not too
+//! many of them.
 
 mod support;
 
 use support::users::Settings;
 use support::{Master, Masters, Proxy, Raw, Reply, encode, eventually, target_is_plain_redis};
 
-/// How many requests are sent at once.
+/// Requests that are sent at once.
 const AT_ONCE: usize = 250;
 
-/// Programs of clients that a proxy leaves with the masters (`residents.rs`).
+/// Maximum client programs that a proxy leaves on the masters (`residents.rs`).
 const MAX_RESIDENTS: i64 = 500;
 
 /// Lua may keep as much garbage as it has data, and strings come in blocks.
 const GARBAGE: i64 = 4 << 20;
 
-/// A value of `INFO memory`.
+/// Returns a value of `INFO memory`.
 async fn memory(master: &Master, field: &str) -> i64 {
     let info = master.ask(&["INFO", "memory"]).await.text();
     let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -26,7 +26,8 @@ async fn scripts(master: &Master) -> i64 {
     memory(master, "number_of_cached_scripts").await
 }
 
-/// A quorum keeps so many, and none more; one that was behind may not have been asked to run them all.
+/// Waits until a quorum keeps this many scripts, and no master more; a master that was behind may not have run them
+/// all.
 async fn keep(masters: &Masters, count: i64) {
     let keep = async || {
         let mut exactly = 0;
@@ -60,7 +61,7 @@ fn in_transaction(number: usize) -> Vec<u8> {
     [encode(&["MULTI"]), eval(number), encode(&["EXEC"])].concat()
 }
 
-/// Sends what `request` makes of each number; the last of `replies` to each is what `answer` makes of it.
+/// Sends the requests that `request` makes for each number; the last of `replies` to each must be that of `answer`.
 async fn send_all(
     raw: &mut Raw,
     numbers: std::ops::Range<usize>,
@@ -126,7 +127,7 @@ async fn scripts_that_come_twice_stay_with_the_masters_for_good() {
             );
         }
     }
-    // Those that have no place are run all the same, and as often as one likes.
+    // Scripts without a place run all the same, any number of times.
     send_all(&mut raw, 0..200, 1, eval).await;
     send_all(&mut raw, 1_000..1_200, 1, eval).await;
     assert!(scripts(&masters[0]).await > before + 50, "those that come again have places");
@@ -148,14 +149,14 @@ async fn script_flush_frees_nothing_on_the_masters() {
     keep(&masters, before + 100).await;
     assert_eq!(raw.ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
     for master in masters.iter() {
-        // One more: the program of transactions, which is given to them at once.
+        // One more: the program of transactions, which they receive at once.
         let is_free = async || (scripts(master).await <= before + 1).then_some(());
         eventually("they have forgotten", is_free).await;
     }
     for _ in 0..3 {
         send_all(&mut raw, 0..10, 1, eval).await;
     }
-    // What the proxy itself had given them has gone as well, and comes back when it is needed.
+    // The proxy's own scripts are gone as well, and come back when needed.
     let keep_ten = async || {
         let mut enough = 0;
         for master in masters.iter() {
@@ -202,8 +203,8 @@ async fn a_flush_through_one_proxy_fails_the_scripts_of_another() {
     }
 }
 
-/// A master that says that it has forgotten the script once the others have decided gets it again, unless something else
-/// went to the key meanwhile.
+/// A master that reports a missing script after the others have decided receives it again, unless the key has changed
+/// meanwhile.
 async fn all_count_to(masters: &Masters, number: i64) {
     for master in masters.iter() {
         master.holds("counter", &number.to_string()).await;
@@ -243,7 +244,7 @@ async fn masters_that_may_not_forget_are_given_scripts_for_ever() {
     }
 }
 
-/// A master that is busy with somebody's script forgets nothing before that has ended.
+/// A master that is busy with a client's script forgets nothing until it ends.
 #[tokio::test]
 async fn a_master_that_is_busy_never_forgets() {
     if target_is_plain_redis() {
@@ -255,7 +256,7 @@ async fn a_master_that_is_busy_never_forgets() {
     for _ in 0..2 {
         send_all(&mut raw, 0..20, 1, eval).await;
     }
-    // One that is behind gets them a little later.
+    // A master that is behind receives them a little later.
     let has_them = async || Some(scripts(&masters[2]).await).filter(|kept| *kept > 20);
     let before = eventually("it has the scripts", has_them).await;
     let endless = async { masters[2].ask(&["EVAL", "while true do end", "0"]).await };

@@ -1,4 +1,4 @@
-//! Every setting that changes what clients see, seen by clients; and what it leaves on the masters.
+//! Every setting with an effect on clients, as clients see it, and its traces on the masters.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -12,7 +12,7 @@ use support::{
     target_is_plain_redis, text, value, words,
 };
 
-/// Three ways to ask for a lock that never ends, and what a free key answers.
+/// Three requests for a lock without a TTL, with the answers for a free key.
 fn without_ttl() -> [(&'static str, Reply); 3] {
     [
         ("SET lock mine NX", Reply::ok()),
@@ -60,7 +60,7 @@ async fn a_lock_without_ttl_can_be_refused() {
     }
     assert!(accepted.is_empty(), "accepted: {accepted:?}");
     assert_eq!(raw.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
-    // A value that is no claim may live for ever.
+    // A value that is not a claim may live for ever.
     assert_eq!(raw.ask(&words("SET lock value")).await, Reply::ok());
 }
 
@@ -76,11 +76,11 @@ async fn a_lock_without_ttl_can_be_given_a_lease() {
     for (line, expected) in without_ttl() {
         assert_eq!(raw.ask(&words(line)).await, expected, "{line}");
         let Reply::Int(remaining) = raw.ask(&["PTTL", "lock"]).await else { panic!("no PTTL") };
-        // It may have ended on a machine that stood still, but it never lasts longer.
+        // It may have expired if the machine paused, but it never lasts longer.
         if remaining == -1 || remaining > 5000 {
             endless.push((line, remaining));
         }
-        // What answers the old value is a register, and masters keep those for a minute longer.
+        // A request that returns the old value makes a register, and masters keep those for a minute longer.
         let longest = if line.ends_with("GET") { 70_000 } else { 10_000 };
         for master in masters.iter() {
             let padded = master.pttl("lock").await;
@@ -160,7 +160,7 @@ async fn a_ttl_beyond_the_longest_is_refused_and_changes_nothing() {
     assert!(remaining <= 30_000, "it was extended: {remaining}");
 }
 
-/// In a script and after `MULTI` a request is refused in the same words.
+/// In a script and after `MULTI`, a request is refused with the same text.
 #[tokio::test]
 async fn a_ttl_beyond_the_longest_is_refused_in_programs_too() {
     if target_is_plain_redis() {
@@ -206,11 +206,11 @@ async fn a_ttl_up_to_the_longest_is_accepted() {
             assert!(!matches!(reply, Reply::Error(_)), "{request:?}: {reply:?}");
         }
     }
-    // What has no TTL is not longer than the longest.
+    // A key without a TTL does not exceed the limit.
     assert_eq!(raw.ask(&words("SET lock mine")).await, Reply::ok());
 }
 
-/// php-lock asks for a thousand years when it wants for ever.
+/// php-lock asks for a thousand years when it means for ever.
 #[tokio::test]
 async fn a_thousand_years_are_accepted_unless_limited() {
     const THOUSAND_YEARS_MS: i64 = 31_557_600_000_000;
@@ -229,7 +229,7 @@ async fn a_thousand_years_are_accepted_unless_limited() {
     }
 }
 
-/// With settings that make the pad larger than any delay of the test.
+/// The settings make the pad larger than any delay of the test.
 #[tokio::test]
 async fn masters_keep_a_key_longer_than_clients_are_told() {
     if target_is_plain_redis() {
@@ -272,7 +272,7 @@ async fn a_password_is_asked_for_and_forgotten_by_reset() {
     }
     assert_eq!(raw.ask(&["AUTH", "secret"]).await, Reply::ok());
     assert_eq!(raw.ask(&claim).await, Reply::ok());
-    // A login is not lost by a wrong password after it.
+    // A wrong password does not undo an earlier login.
     assert!(raw.ask(&["AUTH", "wrong"]).await.is_error("WRONGPASS "));
     assert_eq!(raw.ask(&["GET", "lock"]).await, Reply::bulk("mine"));
     assert_eq!(raw.ask(&["RESET"]).await, Reply::Simple("RESET".into()));
@@ -333,7 +333,7 @@ async fn info(raw: &mut Raw, section: &str) -> String {
     raw.ask(&["INFO", section]).await.text()
 }
 
-/// The limit is on the whole request, so that many small arguments are no way around it.
+/// The limit applies to the whole request, so many small arguments are no way around it.
 #[tokio::test]
 async fn a_request_is_limited_as_a_whole() {
     if target_is_plain_redis() {
@@ -365,7 +365,7 @@ async fn a_request_is_limited_as_a_whole() {
     );
 }
 
-/// A client of each worker.
+/// Returns one client of each worker.
 async fn one_client_of_each_worker(proxy: &Proxy) -> (Raw, Raw) {
     let mut one = proxy.raw().await;
     let here = worker_of(&mut one).await;
@@ -421,7 +421,7 @@ async fn clients_of_two_workers_see_and_kill_each_other() {
     }
 }
 
-/// Claims of two workers meet on the masters only, as those of two proxies do.
+/// Claims of two workers meet only on the masters, as those of two proxies do.
 #[tokio::test]
 async fn one_of_many_clients_of_two_workers_wins() {
     if target_is_plain_redis() {
@@ -504,7 +504,7 @@ async fn set_password(master: &Master, password: &str) {
     change_password(&mut master.connection().await, password).await;
 }
 
-/// Waits until so many masters may vote.
+/// Waits until this many masters may vote.
 async fn voters(raw: &mut Raw, count: usize) -> String {
     let limit = Instant::now() + PATIENCE;
     loop {
@@ -549,7 +549,7 @@ async fn a_master_that_refuses_the_password_is_told_once() {
         return;
     }
     let masters = Masters::start(3);
-    // All have to be there once.
+    // All masters must be present once.
     drop(Proxy::start(&masters, &[]));
     let mut observer = masters[2].connection().await;
     set_password(&masters[2], "right").await;
@@ -652,8 +652,7 @@ async fn databases_are_apart_on_the_masters_too() {
     }
 }
 
-/// Waits until the master's database holds this.
-/// What a master holds under a key, less its tag.
+/// Returns the value that a master holds under a key, without its tag.
 async fn held(master: &mut redis::aio::MultiplexedConnection, key: &str) -> Option<String> {
     let value: Option<Vec<u8>> =
         redis::cmd("GET").arg(key).query_async(master).await.expect("GET on a master");

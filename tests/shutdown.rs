@@ -1,4 +1,4 @@
-//! The beginning and the end of a proxy: masters that come late, signals while clients wait.
+//! Start and end of a proxy: masters that come late, signals while clients wait.
 
 #![allow(clippy::disallowed_methods, reason = "these tests wait for real processes")]
 
@@ -15,10 +15,10 @@ use support::{
     scripts, target_is_plain_redis, text, words,
 };
 
-/// Longer than any test: what ends sooner has not waited for it.
+/// Longer than any test: a proxy that exits sooner has not waited for it.
 const FOR_EVER: [&str; 2] = ["--drain-timeout", "1h"];
 
-/// A proxy whose links to the masters can be held up, and its process id.
+/// A proxy whose links to the masters can be held up, and its process ID.
 struct Held {
     masters: Masters,
     relays: Vec<Relay>,
@@ -37,7 +37,7 @@ impl Held {
         Held { masters, relays, proxy, pid }
     }
 
-    /// A claim that one master has got, and that no second one will get until [`Held::let_go`].
+    /// Sends a claim that one master has received, and that no second one will receive until [`Held::let_go`].
     async fn claim_in_flight(&self) -> Raw {
         for relay in &self.relays[1..] {
             relay.black_hole();
@@ -48,7 +48,7 @@ impl Held {
         raw
     }
 
-    /// All masters but the first hold the lock for somebody else.
+    /// Gives the lock on all masters but the first to another client.
     async fn give_to_another(&self) {
         for master in &self.masters[1..] {
             let mut direct = master.connection().await;
@@ -64,19 +64,19 @@ impl Held {
     }
 }
 
-/// Whether this process runs; one that has ended and waits for its parent has no command line.
+/// Whether this process runs; one that has exited and waits for its parent has no command line.
 fn runs(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// How a proxy that was sent signals has ended.
+/// Returns the exit status of a proxy that received signals.
 fn end(proxy: Proxy, pid: u32) -> ExitStatus {
     eventually_blocking("the proxy ends", || (!runs(pid)).then_some(()));
-    // It is past hearing this signal.
+    // The process has exited, so this signal has no effect.
     proxy.terminate()
 }
 
-/// Waits until nobody listens: the proxy has heard the signal.
+/// Waits until nobody listens, so the proxy has received the signal.
 async fn refuses_clients(address: &str) {
     eventually("new connections are refused", || async {
         tokio::net::TcpStream::connect(address).await.is_err().then_some(())
@@ -103,7 +103,7 @@ async fn what_is_in_flight_is_answered_before_the_end() {
     }
 }
 
-/// All of a pipeline that was read is answered, also what had to wait for its turn.
+/// All requests of a pipeline that were read are answered, even those that had to wait for their turn.
 #[tokio::test]
 async fn a_pipeline_in_flight_is_answered_to_its_end() {
     if target_is_plain_redis() {
@@ -129,7 +129,7 @@ async fn a_pipeline_in_flight_is_answered_to_its_end() {
     assert_eq!(end(held.proxy, held.pid).code(), Some(0));
 }
 
-/// What a lost claim left on a minority is taken back before the proxy goes: nobody else would.
+/// The leftover of a lost claim on a minority is taken back before the proxy exits: nobody else would.
 #[tokio::test]
 async fn a_lost_claim_leaves_nothing_behind_at_the_end() {
     if target_is_plain_redis() {
@@ -146,7 +146,7 @@ async fn a_lost_claim_leaves_nothing_behind_at_the_end() {
     held.masters[0].forgets("lock").await;
 }
 
-/// The same for a yes that comes after the claim was refused.
+/// The same for a yes that arrives after the claim was refused.
 #[tokio::test]
 async fn a_late_yes_is_taken_back_before_the_end() {
     if target_is_plain_redis() {
@@ -156,7 +156,7 @@ async fn a_late_yes_is_taken_back_before_the_end() {
     held.give_to_another().await;
     held.relays[0].withhold_answers();
     let mut raw = held.proxy.raw().await;
-    // The master holds it until the verdict only, which is too short to be seen.
+    // The master holds it only until the verdict, which is too short to observe.
     assert_eq!(raw.ask(&words("SET lock mine NX PX 60000")).await, Reply::Nil);
     signal("TERM", held.pid);
     refuses_clients(held.proxy.address()).await;
@@ -165,7 +165,7 @@ async fn a_late_yes_is_taken_back_before_the_end() {
     held.masters[0].forgets("lock").await;
 }
 
-/// The same when nothing of the claim is on its way any more but what takes it back.
+/// The same when only the take-back of the claim is still on its way.
 #[tokio::test]
 async fn a_take_back_on_its_way_is_waited_for_before_the_end() {
     if target_is_plain_redis() {
@@ -179,7 +179,7 @@ async fn a_take_back_on_its_way_is_waited_for_before_the_end() {
     held.masters[0].holds("lock", "mine").await;
     signal("TERM", held.pid);
     refuses_clients(held.proxy.address()).await;
-    // Without anything to wait for it would end at once.
+    // Without anything to wait for, the proxy would exit at once.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(runs(held.pid), "it waits for the take-back");
     held.let_go();
@@ -187,8 +187,8 @@ async fn a_take_back_on_its_way_is_waited_for_before_the_end() {
     held.masters[0].forgets("lock").await;
 }
 
-/// A release that a majority has confirmed still reaches the last master, where the lock would
-/// otherwise stay, without a TTL for ever.
+/// A release that a majority has confirmed still reaches the last master, where the lock would otherwise stay, for
+/// ever if it has no TTL.
 #[tokio::test]
 async fn a_release_reaches_every_master_before_the_end() {
     if target_is_plain_redis() {
@@ -256,7 +256,7 @@ async fn a_client_that_never_reads_holds_it_up_no_longer_than_allowed() {
     drop(deaf);
 }
 
-/// A client that has asked for more than all buffers of the system can hold, and does not read.
+/// Returns a client that has requested more than all buffers of the system can hold, and does not read.
 async fn deaf_client(proxy: &Proxy, masters: &Masters) -> Raw {
     let mut raw = proxy.raw().await;
     let large = "x".repeat(500_000);
@@ -288,7 +288,7 @@ async fn a_second_signal_ends_it_at_once() {
     }
 }
 
-/// A `dev` with three masters and the process ids of those. It is killed when dropped.
+/// A `dev` with three masters and their process IDs. It is killed when dropped.
 struct Dev {
     process: Child,
     address: String,
@@ -319,7 +319,7 @@ impl Dev {
             }
         };
         assert_eq!(servers.len(), 3, "three masters are named");
-        // The rest is read on, so that the proxy never writes into a closed pipe.
+        // Reads the rest of the output, so that the proxy never writes to a closed pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Dev { process, address, servers, directory }
     }
@@ -341,7 +341,7 @@ impl Drop for Dev {
     }
 }
 
-/// Both find the usual port of the status page free.
+/// Both find the default port of the status page free.
 #[test]
 fn proxies_of_dev_that_begin_at_the_same_moment_serve() {
     let start = || std::thread::spawn(|| Dev::start(&[]));
@@ -369,7 +369,7 @@ fn dev_leaves_no_redis_server_behind_when_it_ends_at_once() {
     let large = "x".repeat(500_000);
     deaf.write_all(&encode(&["SET", "large", &large])).expect("sent");
     deaf.write_all(&encode(&["GET", "large"]).repeat(200)).expect("sent");
-    // Once the second reply comes, what was asked behind it has been read: what has not is dropped.
+    // Once the second reply comes, the requests behind it have been read; those not read are dropped.
     let mut first = [0; 14];
     std::io::Read::read_exact(&mut deaf, &mut first).expect("two replies");
     assert_eq!(&first, b"+OK\r\n$500000\r\n");
@@ -406,7 +406,7 @@ async fn a_master_that_is_down_at_first_is_used_when_it_comes() {
     assert!(warnings[1].contains("on probation: it was restarted"), "{warnings:#?}");
 }
 
-/// The first use of a list: who is missing may be the one that remembers.
+/// The first use of a list: a missing master may be the one that remembers.
 #[tokio::test]
 async fn a_list_that_is_used_for_the_first_time_waits_for_all_its_masters() {
     if target_is_plain_redis() {
@@ -432,7 +432,7 @@ async fn a_proxy_without_masters_says_so_at_once_and_works_when_they_come() {
     let mut masters = Masters::start(3);
     founded(&masters);
     masters.iter_mut().for_each(Master::kill_9);
-    // With a vote timeout as long as this, only what does not wait is answered in time.
+    // With such a long vote timeout, only requests that do not wait are answered in time.
     let proxy = Proxy::start(&masters, &["--vote-timeout", "10s"]);
     proxy.expect_warnings();
     let mut raw = proxy.raw().await;
@@ -452,7 +452,7 @@ async fn a_proxy_without_masters_says_so_at_once_and_works_when_they_come() {
     }
 }
 
-/// A master that accepts connections and never answers holds nobody up.
+/// A master that accepts connections and never answers delays nobody.
 #[tokio::test]
 async fn a_master_that_is_silent_at_first_does_not_hold_the_others_up() {
     if target_is_plain_redis() {
@@ -471,12 +471,12 @@ async fn a_master_that_is_silent_at_first_does_not_hold_the_others_up() {
     assert_eq!(proxy.terminate().code(), Some(0));
 }
 
-/// A proxy has used these masters before.
+/// Starts and stops a proxy, so that these masters have been used before.
 fn founded(masters: &Masters) {
     assert_eq!(Proxy::start(masters, &[]).terminate().code(), Some(0));
 }
 
-/// Waits until so many masters may vote.
+/// Waits until this many masters may vote.
 async fn voters(raw: &mut Raw, count: usize) {
     let limit = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! The status page in a real browser: a headless Chromium, driven as a person would look at it.
+//! The status page in a real browser: a headless Chromium, used as a person would.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::http::http;
 use support::{Master, Masters, Proxy, Reply, eventually_blocking, free_port, words};
 use tempfile::TempDir;
 
-/// A browser window, by the WebDriver protocol.
+/// A browser window, driven through the WebDriver protocol.
 struct Browser {
     driver: Child,
     address: String,
@@ -34,7 +34,7 @@ impl Browser {
         let user_data = format!("--user-data-dir={}", profile.path().display());
         let args = [
             "--headless",
-            // Nobody else's pages are opened, and in a container there is no other user to be.
+            // No foreign pages are opened, and in a container there is no other user to run as.
             "--no-sandbox",
             "--disable-gpu",
             "--disable-quic",
@@ -67,12 +67,12 @@ impl Browser {
         self.ask("POST", &format!("/session/{}{path}", self.session), body)
     }
 
-    /// What a line of JavaScript returns.
+    /// Returns the result of a line of JavaScript.
     fn run(&self, script: &str) -> Value {
         self.in_session("/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// The text that a person sees there.
+    /// Returns the text that a person sees there.
     fn sees(&self, id: &str) -> String {
         let script = format!("return document.getElementById('{id}').innerText");
         self.run(&script).as_str().expect("text").to_owned()
@@ -84,7 +84,7 @@ impl Browser {
         });
     }
 
-    /// Errors in the console, and requests that went elsewhere.
+    /// Returns errors in the console, and requests to other hosts.
     fn complaints(&self) -> Vec<Value> {
         let log = self.in_session("/se/log", &json!({"type": "browser"}));
         log.as_array().cloned().unwrap_or_default()
@@ -127,7 +127,7 @@ async fn an_operator_sees_what_happens_without_reloading() {
     browser.waits_for("events", "the master votes again");
     browser.waits_for("verdict", "3 of 3 masters vote");
 
-    // While claims go on, the rate is shown.
+    // While claims continue, the page shows their rate.
     let going_on = tokio::spawn(async move {
         for number in 0.. {
             let claim = words(&format!("SET key-{number} mine NX PX 60000"));

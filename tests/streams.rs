@@ -1,4 +1,5 @@
-//! Clients that wait for entries of streams: readers, who all get them, and consumers of groups, each of which gets its own.
+//! Clients that wait for stream entries: readers, who all get them, and consumers of groups, each of which gets its
+//! own.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -14,7 +15,7 @@ async fn ask(client: &mut Raw, line: &str) -> Reply {
     reply
 }
 
-/// A client that has begun to wait, as far as its server knows.
+/// Returns a client that has begun to wait, as far as its server knows.
 async fn waiting(proxy: &Proxy, line: &str) -> Raw {
     let blocked = || async {
         let info = proxy.raw().await.ask(&words("INFO clients")).await.text();
@@ -28,7 +29,7 @@ async fn waiting(proxy: &Proxy, line: &str) -> Raw {
     client
 }
 
-/// The ids of a reply, whichever streams they are from.
+/// Returns the IDs in a reply, whichever streams they are from.
 fn ids(reply: Reply) -> Vec<String> {
     let Reply::Array(streams) = reply else { panic!("no entries: {reply:?}") };
     let mut ids = Vec::new();
@@ -80,7 +81,7 @@ async fn a_reader_gets_what_comes_after_it_has_begun_to_wait() {
     }
 }
 
-/// Through the other proxy, which tells nobody.
+/// Entries come through the other proxy, which notifies nobody.
 #[tokio::test]
 async fn what_another_proxy_adds_is_seen() {
     if target_is_plain_redis() {
@@ -89,14 +90,14 @@ async fn what_another_proxy_adds_is_seen() {
     let Bed { _masters, proxies } = Bed::start();
     let mut writer = proxies[1].raw().await;
     ask(&mut writer, "XGROUP CREATE z g 0 MKSTREAM").await;
-    // The first in line is not served, and must not keep what it sees to itself.
+    // The first client in line is not served, and must not keep the entries from the others.
     let _patient = waiting(&proxies[0], "XREAD BLOCK 0 STREAMS x y 9-9 0").await;
     let mut readers = Vec::new();
     for _ in 0..3 {
         readers.push(waiting(&proxies[0], "XREAD BLOCK 0 STREAMS x y $ $").await);
     }
     let mut consumer = waiting(&proxies[0], "XREADGROUP GROUP g c BLOCK 0 STREAMS z >").await;
-    // They have looked more than once.
+    // The proxy has looked more than once by then.
     tokio::time::sleep(Duration::from_millis(150)).await;
     ask(&mut writer, "XADD x 7-1 f v").await;
     for reader in &mut readers {
@@ -122,7 +123,7 @@ async fn one_consumer_of_each_group_and_all_readers_get_an_entry() {
     ] {
         consumers.push(waiting(&proxy, line).await);
     }
-    // Who waits for what comes later stands in nobody's way.
+    // A client that waits for later entries blocks nobody.
     let _patient = waiting(&proxy, "XREAD BLOCK 0 STREAMS x 9-9").await;
     let mut readers = Vec::new();
     for _ in 0..2 {
@@ -135,7 +136,7 @@ async fn one_consumer_of_each_group_and_all_readers_get_an_entry() {
     for reader in &mut readers {
         assert_eq!(ids(reader.reply().await), ["1-1"]);
     }
-    // Who has waited for longest is served first.
+    // The client that has waited longest is served first.
     for (id, served) in [("2-1", 1), ("3-1", 3)] {
         ask(&mut writer, &format!("XADD x {id} f v")).await;
         assert_eq!(ids(consumers[served].reply().await), [id], "consumer {served}");
@@ -145,7 +146,7 @@ async fn one_consumer_of_each_group_and_all_readers_get_an_entry() {
     assert_eq!(pending.len(), 2, "{pending:?}");
 }
 
-/// Who waits gets a thousand entries at most, unless it says how many.
+/// A waiting client gets a thousand entries at most, unless it gives a count.
 #[tokio::test]
 async fn who_waits_gets_as_many_entries_as_it_asks_for() {
     let masters = Masters::start(3);
@@ -173,14 +174,14 @@ async fn who_waits_for_what_goes_away_is_told() {
     ask(&mut writer, "XGROUP DESTROY x g").await;
     assert!(consumer.reply().await.is_error("NOGROUP "));
     ask(&mut writer, "XGROUP CREATE x g 0 MKSTREAM").await;
-    // A reader goes on to wait, whatever is there.
+    // A reader starts to wait, whatever is there.
     let mut reader = waiting(&proxy, "XREAD BLOCK 0 STREAMS x $").await;
     ask(&mut writer, "DEL x").await;
     ask(&mut writer, "XADD x 5-1 f v").await;
     assert_eq!(ids(reader.reply().await), ["5-1"]);
 }
 
-/// Looking and trying in vain leave no trace: a stream that many wait for is as quiet as any.
+/// Looking, and trying in vain, leave no trace: a stream with many waiting clients is as quiet as any.
 #[tokio::test]
 async fn who_waits_writes_nothing() {
     if target_is_plain_redis() {
@@ -206,7 +207,7 @@ async fn who_waits_writes_nothing() {
             let Reply::Bulk(stamp) = master.ask(&["GET", "redlock-proxy:s:x"]).await else {
                 panic!("a stamp")
             };
-            // The state without what was promised.
+            // The state without the promised ballot.
             said.push(stamp[16..].to_vec());
         }
         said
@@ -217,14 +218,14 @@ async fn who_waits_writes_nothing() {
         (written().await == before).then_some(())
     })
     .await;
-    // A program without a change prepares no more either.
+    // Programs without a change are not prepared any more, either.
     let calls = masters[0].calls("evalsha").await + masters[0].calls("eval").await;
     tokio::time::sleep(Duration::from_millis(400)).await;
     let now = masters[0].calls("evalsha").await + masters[0].calls("eval").await;
     assert!(now - calls < 4, "{} scripts while nothing happens", now - calls);
 }
 
-/// Nothing is lost between two reads, and nothing is told twice.
+/// Nothing is lost between two reads, and nothing is delivered twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_sees_every_entry_once_and_in_order() {
     let Bed { _masters, proxies } = Bed::start();

@@ -1,11 +1,11 @@
-//! Masters keep a tag before the token of a lease. No client and no script sees it, and no script takes it away.
+//! Masters keep a tag in front of the token of a lease. No client and no script sees it, and no script removes it.
 
 mod support;
 
 use redlock_proxy::decision::lease::attempt::{Stored, Tag};
 use support::{Masters, Proxy, Raw, Reply, compare, target_is_plain_redis, words};
 
-/// Every command that looks into a string, or at one.
+/// Every command that reads a string, or its properties.
 const COMMANDS: &str = r#"
     SET lock mine NX PX 600000
     GET lock
@@ -56,7 +56,7 @@ const COMMANDS: &str = r#"
     GET lock
 "#;
 
-/// The same in scripts, of keys that are declared and of keys that are not.
+/// The same in scripts, with declared and undeclared keys.
 const SCRIPTS: &str = r#"
     SET lock mine NX PX 600000
     EVAL "return redis.call('GET', KEYS[1])" 1 lock
@@ -99,7 +99,7 @@ const SCRIPTS: &str = r#"
     DUMP copied
 "#;
 
-/// What clients do to keys that never end: `SETNX` is also how data begins.
+/// Commands of clients on keys without a TTL: `SETNX` also begins ordinary data.
 const DATA: &str = r#"
     SETNX lock mine
     TTL lock
@@ -173,7 +173,7 @@ async fn scripts_see_no_tag() {
     compare(SCRIPTS).await;
 }
 
-/// Locks that never end have tags as well.
+/// Locks without a TTL have tags as well.
 #[tokio::test]
 async fn commands_and_scripts_see_no_tag_of_what_never_ends() {
     for session in [COMMANDS, SCRIPTS] {
@@ -188,7 +188,7 @@ async fn sorting_by_locks_shows_no_tag() {
     compare(SORTS).await;
 }
 
-/// What a script does to a lease that it leaves one.
+/// Scripts that leave a lease a lease.
 const TOUCHES: [&str; 5] = [
     "return redis.call('GET', KEYS[1])",
     "return redis.call('STRLEN', 'lo' .. 'ck')",
@@ -197,14 +197,14 @@ const TOUCHES: [&str; 5] = [
     "redis.call('GET', KEYS[1]) error('no')",
 ];
 
-/// And what makes a register of it.
+/// Scripts that turn a lease into a register.
 const CHANGES: [&str; 3] = [
     "return redis.call('PEXPIRE', KEYS[1], 700000)",
     "return redis.call('PEXPIRE', 'lo' .. 'ck', 800000)",
     "return redis.call('SET', KEYS[1], 'mine', 'PX', 900000)",
 ];
 
-/// A stamp tells such a value from a lease.
+/// A stamp distinguishes such a value from a lease.
 #[tokio::test]
 async fn a_value_that_begins_like_a_tag_is_its_owners_alone() {
     if target_is_plain_redis() {
@@ -238,13 +238,13 @@ async fn scripts_that_read_leave_tags_where_they_are() {
     let before = tags(&masters).await;
     for script in TOUCHES {
         client.ask(&["EVAL", script, "1", "lock"]).await;
-        // What is sent there now is done after it.
+        // Requests sent now are executed after it.
         wait_for_all(&mut client, &masters).await;
         assert_eq!(tags(&masters).await, before, "after {script}");
     }
 }
 
-/// What a script has changed is no attempt's any more, and whoever would take one back or deliver a release misses it.
+/// A value that a script has changed belongs to no attempt any more: take-backs and delivered releases miss it.
 #[tokio::test]
 async fn scripts_that_write_make_registers_of_leases() {
     if target_is_plain_redis() {
@@ -261,7 +261,7 @@ async fn scripts_that_write_make_registers_of_leases() {
     }
 }
 
-/// A lease on all masters.
+/// Starts three masters with a lease on each.
 async fn locked() -> (Masters, Proxy, Raw) {
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &["--vote-timeout", "3s"]);

@@ -14,7 +14,7 @@ fn flag(path: &Path) -> &str {
     path.to_str().expect("a path")
 }
 
-/// The flags of a proxy that takes clients by TLS on a free port.
+/// Returns the flags of a proxy that accepts clients over TLS on a free port.
 fn by_tls(pair: &Pair) -> Vec<&str> {
     let (cert, key) = (flag(&pair.cert), flag(&pair.key));
     vec!["--tls-listen", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key]
@@ -25,7 +25,7 @@ async fn takes_a_lock(client: &mut Raw, key: &str) {
     assert_eq!(client.ask(&["GET", key]).await, Reply::bulk("mine"));
 }
 
-/// What `redis-cli` says, and whether it was content.
+/// Returns the output of `redis-cli`, and whether it succeeded.
 fn redis_cli(arguments: &[&str]) -> (bool, String) {
     let output = Command::new("redis-cli").args(arguments).output().expect("redis-cli");
     let text = [output.stdout, output.stderr].concat();
@@ -49,7 +49,7 @@ async fn clients_come_by_tls_and_without_at_the_same_time() {
     let cli = ["--tls", "--cacert", flag(&ca), "-p", port, "GET", "by-tls"];
     assert_eq!(redis_cli(&cli), (true, "mine".to_owned()));
 
-    // A client that wants no TLS here gets none, and harms nobody.
+    // A client that speaks no TLS is disconnected, and harms nobody.
     let mut lost = Raw::connect(&address).await;
     lost.send(b"PING\r\n").await;
     lost.until_closed().await;
@@ -128,7 +128,7 @@ async fn certificates_are_replaced_without_a_restart() {
     takes_a_lock(&mut old, "old").await;
 }
 
-/// Masters that also listen by TLS, at these addresses, and who may connect there.
+/// Starts masters that also accept TLS at these addresses, with this setting for client certificates.
 fn masters_by_tls(authority: &Authority, names: &[&str], auth: &str) -> (Masters, Vec<String>) {
     let (pair, ca) = (authority.sign(names), authority.path());
     let mut urls = Vec::new();
@@ -141,7 +141,7 @@ fn masters_by_tls(authority: &Authority, names: &[&str], auth: &str) -> (Masters
             flags.extend([format!("--tls-{kind}-file"), path.display().to_string()]);
         }
         flags.extend(["--tls-auth-clients".into(), auth.into(), "--tls-port".into(), port]);
-        // A master may be started again with its flags, as long as the test runs.
+        // A master may be restarted with its flags, as long as the test runs.
         let flags: Vec<&str> = flags.into_iter().map(|flag| &*flag.leak()).collect();
         Master::start_with(flags.leak())
     });
@@ -168,7 +168,7 @@ async fn masters_are_reached_by_tls() {
     for master in masters.iter() {
         master.holds("lock", "mine").await;
     }
-    // Everything else that the proxy has to say to masters goes the same way.
+    // All other connections of the proxy to masters use TLS as well.
     let confirmed = client.ask(&["SUBSCRIBE", "channel"]).await;
     assert!(matches!(confirmed, Reply::Array(_)), "{confirmed:?}");
     assert_eq!(proxy.raw().await.ask(&["PUBLISH", "channel", "news"]).await, Reply::Int(1));

@@ -1,4 +1,4 @@
-//! Calls of one script that come at once, for different keys, and that masters are sent as one: each is answered as if it had
+//! Concurrent calls of one script for different keys, which masters receive as one: each is answered as if it had
 //! been sent alone.
 
 mod support;
@@ -9,12 +9,12 @@ use support::{
     Master, Masters, Proxy, Raw, Reply, Subscriber, encode, eventually, target_is_plain_redis,
 };
 
-/// A lock of a hash, as Redisson takes it.
+/// A hash lock, as Redisson takes it.
 const LOCK: &str = "if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
     redis.call('hincrby', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return nil end \
     return redis.call('pttl', KEYS[1])";
 
-/// Adds to a list, and says what it has found, in every kind of reply.
+/// Adds to a list, and returns the length it found, in every kind of reply.
 const PUSH: &str = "local length = redis.call('rpush', KEYS[1], ARGV[1]) \
     if ARGV[2] == 'fail' then return redis.error_reply('MINE failed') end \
     if ARGV[2] == 'raise' then error('raised') end \
@@ -27,20 +27,20 @@ const PUSH: &str = "local length = redis.call('rpush', KEYS[1], ARGV[1]) \
     if ARGV[2] == 'assign' then KEYS = {} end \
     return length";
 
-/// Adds to a list, and does something more with it or not.
+/// Adds to a list, and does something else with it or not.
 const MORE: &str = "local length = redis.call('rpush', KEYS[1], ARGV[1]) \
     if ARGV[2] == 'end' then redis.call('pexpire', KEYS[1], 60000) end \
     if ARGV[2] == 'tell' then redis.call('publish', 'told', KEYS[1]) end \
     return length";
 
-/// How each of the calls goes on, over and over.
+/// Behaviour of each call, repeated in turn.
 const HOW: [&str; 9] =
     ["fail", "raise", "call", "list", "none", "text", "other", "assign", "length"];
 
 const KEYS: usize = 40;
 
-/// Each of a client of its own, at the same moment: a proxy that was standing still hears all of them before it writes to a
-/// master.
+/// Sends each request by its own client, at the same moment: a paused proxy receives all of them before it writes to
+/// a master.
 async fn ask_all(proxy: &Proxy, requests: &[Vec<String>]) -> Vec<Reply> {
     let mut clients = Vec::new();
     for _ in requests {
@@ -72,12 +72,12 @@ fn locks(owner: &str) -> Vec<Vec<String>> {
     calls(LOCK, |_| vec!["60000".to_owned(), owner.to_owned()])
 }
 
-/// Each adds to a list of its own, and is told how long that is.
+/// Calls that each add to their own list, and return its length.
 fn pushes() -> Vec<Vec<String>> {
     calls(PUSH, |number| vec![number.to_string(), "length".to_owned()])
 }
 
-/// Masters keep a script that is run for the second time.
+/// Makes masters keep a script, by running it more than once.
 async fn make_known(client: &mut Raw, script: &str) {
     for number in 0..3 {
         let key = format!("known:{number}");
@@ -85,7 +85,7 @@ async fn make_known(client: &mut Raw, script: &str) {
     }
 }
 
-/// Masters that keep this script, and a proxy with these flags.
+/// Starts masters that keep this script, and a proxy with these flags.
 async fn start(flags: &[&str], script: &str) -> Option<(Masters, Proxy)> {
     if target_is_plain_redis() {
         return None;
@@ -96,8 +96,8 @@ async fn start(flags: &[&str], script: &str) -> Option<(Masters, Proxy)> {
     Some((masters, proxy))
 }
 
-/// Whether every master was sent several calls at once, a few times. Whatever a worker begins before it writes to a master
-/// goes together: how much that is depends on the machine.
+/// Returns whether every master has received several calls at once, a few times. All calls that a worker begins
+/// before it writes to a master go together: their number depends on the machine.
 async fn were_together(masters: &Masters) -> bool {
     for master in masters.iter() {
         if master.calls("mset").await < 6 {
@@ -190,8 +190,8 @@ async fn each_gets_its_own_time_to_live() {
     }
 }
 
-/// What the stamp of a key says of it: its type, when it is cleaned up, and whether the last program that is remembered said
-/// this, in MessagePack.
+/// Returns the stamp's information about a key: its type, when it is cleaned up, and whether the last program in it
+/// returned this, in MessagePack.
 async fn noted(master: &Master, key: &str, said: &[u8]) -> Option<(u8, String, bool)> {
     let stamp = master.get(&format!("redlock-proxy:s:{key}")).await?;
     let end = String::from_utf8(stamp[49..65].to_vec()).expect("digits");
@@ -200,7 +200,7 @@ async fn noted(master: &Master, key: &str, said: &[u8]) -> Option<(u8, String, b
     Some((stamp[48], end, before_its_ballot.ends_with(&remembered)))
 }
 
-/// What a call of [`MORE`] replies and publishes, as stamps have it.
+/// Returns the reply and the messages of a call of [`MORE`], as stamps store them.
 fn said(length: u8, how: &str, key: &str) -> Vec<u8> {
     let message =
         [&b"\x93\xa7publish\xa4told"[..], &[0xa0 + key.len() as u8], key.as_bytes()].concat();
@@ -276,8 +276,8 @@ async fn what_only_gets_an_end_keeps_its_type_beside_what_is_made() {
     }
 }
 
-/// All of them are told that a master has forgotten their script. With this `--vote-timeout` the test does not end in time if
-/// one is not.
+/// All of them get the answer that a master has forgotten their script. With this `--vote-timeout`, the test does not
+/// end in time if one does not.
 #[tokio::test]
 async fn what_is_said_to_all_is_told_to_each() {
     let Some((masters, proxy)) = start(&["--vote-timeout", "10s", "--patience", "60s"], PUSH).await
@@ -299,7 +299,7 @@ async fn what_is_said_to_all_is_told_to_each() {
     }
 }
 
-/// What was written through another proxy, or by hand, is no reason to run the others again.
+/// Writes through another proxy, or by hand, are no reason to run the others again.
 #[tokio::test]
 async fn those_that_have_to_be_asked_again_are_asked_alone() {
     if target_is_plain_redis() {
@@ -329,7 +329,7 @@ async fn those_that_have_to_be_asked_again_are_asked_alone() {
     }
 }
 
-/// Each finds that there is no memory, as long as none has written.
+/// Each call finds that there is no memory, as long as none has written.
 #[tokio::test]
 async fn those_that_find_no_memory_are_all_refused() {
     let Some((masters, proxy)) = start(&["--vote-timeout", "5s", "--patience", "60s"], PUSH).await
@@ -355,7 +355,7 @@ async fn those_that_find_no_memory_are_all_refused() {
     }
 }
 
-/// A master that goes in the middle of it has done all of a call or nothing of it, whatever became of the others.
+/// A master that dies in between has executed all of a call or none of it, whatever happens to the others.
 #[tokio::test]
 async fn a_master_that_goes_meanwhile_costs_none_of_them() {
     let Some((mut masters, proxy)) = start(&["--patience", "30s"], PUSH).await else {

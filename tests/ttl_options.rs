@@ -1,5 +1,5 @@
-//! Options about times to live mean the same as in one Redis, whatever their order, number and size, on their own,
-//! after `MULTI` and in scripts: random requests, and a plain Redis to compare with.
+//! TTL options mean the same as in one Redis, whatever their order, number and size, alone, after `MULTI` and in
+//! scripts: random requests, and a plain Redis to compare with.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{
     Master, Masters, Proxy, Raw, Reply, Stage, scripts, setting, target_is_plain_redis, words,
 };
 
-/// A master that is busy with other tests has time to answer.
+/// Gives a master that is busy with other tests time to answer.
 const PATIENT: [&str; 2] = ["--vote-timeout", "2s"];
 
 const ROUNDS: usize = 400;
@@ -63,7 +63,7 @@ enum Form {
     Script,
 }
 
-/// What a request was answered, and the times that are left for both keys after it.
+/// The reply to a request, and the remaining TTLs of both keys after it.
 #[derive(Debug)]
 struct Outcome {
     reply: Reply,
@@ -71,8 +71,8 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Times go on between the two sides, and beyond thousands of years the pad is seen. What ends later than [`FAR_MS`]
-    /// does so at one time.
+    /// Time passes between the two sides, and beyond thousands of years the pad shows. TTLs beyond [`FAR_MS`] count
+    /// as equal.
     fn is_like(&self, other: &Self) -> bool {
         let is_like = |(one, other): (&i64, &i64)| {
             one.min(&FAR_MS) == other.min(&FAR_MS)
@@ -144,7 +144,7 @@ fn request(rng: &mut Rng, payload: &[u8]) -> Words {
     request
 }
 
-/// An option that fits the command, or now and then one that does not.
+/// Returns an option that fits the command, or now and then one that does not.
 fn option(rng: &mut Rng, command: &[u8]) -> Words {
     let options: &[&str] = match command {
         b"SET" => &["EX", "PX", "EXAT", "PXAT", "px", "PX", "NX", "XX", "GET", "KEEPTTL"],
@@ -169,7 +169,7 @@ fn option(rng: &mut Rng, command: &[u8]) -> Words {
     words
 }
 
-/// A time in any unit: usual ones, the ends of what fits, and what is none.
+/// Returns a time in any unit: usual ones, the ends of the range, and invalid ones.
 fn time(rng: &mut Rng) -> Vec<u8> {
     let ms = now_ms();
     let seconds = ms / 1000;
@@ -210,7 +210,7 @@ fn shown(request: &Words) -> String {
     words.join(" ")
 }
 
-/// A time that one Redis cannot add to its clock was granted by a recognised script.
+/// A recognised script used to grant a time that one Redis cannot add to its clock.
 #[tokio::test]
 async fn recognised_scripts_take_the_times_that_one_redis_takes() {
     if target_is_plain_redis() {
@@ -235,7 +235,7 @@ async fn recognised_scripts_take_the_times_that_one_redis_takes() {
     }
 }
 
-/// Only the first of several options was looked at.
+/// Only the first of several options used to be checked.
 #[tokio::test]
 async fn the_last_of_several_times_passes_the_longest_ttl() {
     let Some((masters, _proxy, mut client)) = limited().await else { return };
@@ -275,7 +275,7 @@ async fn the_last_of_several_times_passes_the_longest_ttl() {
     }
 }
 
-/// A restored lock ended when its time was up by the fastest of the masters' clocks.
+/// A restored lock used to expire when its time was up by the fastest of the masters' clocks.
 #[tokio::test]
 async fn a_restored_key_ends_too_early_on_the_masters() {
     let Some((masters, _proxy, mut client)) = limited().await else { return };
@@ -287,7 +287,7 @@ async fn a_restored_key_ends_too_early_on_the_masters() {
     }
 }
 
-/// Such a key may be there since before the limit was set.
+/// Such a key may be older than the limit.
 #[tokio::test]
 async fn a_copy_lives_longer_than_the_longest_ttl() {
     let Some((masters, _proxy, mut client)) = limited().await else { return };
@@ -301,7 +301,7 @@ async fn a_copy_lives_longer_than_the_longest_ttl() {
     assert_eq!(client.ask(&words("COPY k k2")).await, Reply::Int(1));
 }
 
-/// One of the first two masters to answer has not yet executed what set the end.
+/// One of the first two masters to answer has not yet executed the program that set the TTL.
 #[tokio::test]
 async fn the_time_left_is_that_from_before_a_program_set_it() {
     let Some(stage) = Stage::set(&PATIENT) else { return };

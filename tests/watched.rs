@@ -1,13 +1,13 @@
-//! Which changes a watched key counts as touched by, through any proxy.
+//! Changes that count as touching a watched key, through any proxy.
 
 mod support;
 
 use support::{Masters, Proxy, Raw, Reply, target_is_plain_redis, words};
 
-/// What is there before each of the cases: `k` is watched.
+/// Commands before each of the cases; `k` is watched.
 const BEFORE: [&str; 4] = ["DEL k d other", "SADD k a b", "SADD other b c", "SET d v"];
 
-/// They only read the watched key.
+/// Commands that only read the watched key.
 const READERS: [&str; 6] = [
     "SINTERSTORE d k other",
     "SUNIONSTORE d other k",
@@ -17,7 +17,7 @@ const READERS: [&str; 6] = [
     "EVAL \"if redis.call('scard', KEYS[1]) == 2 then return redis.call('set', KEYS[2], 1) end\" 2 k d",
 ];
 
-/// They change it, some of them to what it was before.
+/// Commands that change it, some of them back to what it was before.
 const WRITERS: [&str; 5] = [
     "SADD k x",
     "SMOVE k other a",
@@ -30,7 +30,7 @@ async fn ask(raw: &mut Raw, line: &str) -> Reply {
     raw.ask(&words(line)).await
 }
 
-/// What `EXEC` answers after `line` has run on another connection.
+/// Returns the reply to `EXEC` after `line` has run on another connection.
 async fn exec_after(line: &str, watching: &mut Raw, others: &mut [Raw]) -> Reply {
     for before in BEFORE {
         ask(&mut others[0], before).await;
@@ -64,7 +64,7 @@ async fn a_key_that_was_only_read_is_not_touched() {
     }
 }
 
-/// Longer than stamps tell of programs.
+/// More programs than stamps remember.
 #[tokio::test]
 async fn a_change_is_seen_behind_many_programs_that_have_only_read() {
     if target_is_plain_redis() {
