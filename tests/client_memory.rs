@@ -134,7 +134,7 @@ async fn long_names_of_channels_fill_the_memory_and_cut_subscriptions() {
     gives_back(&proxy, before).await;
 }
 
-/// Names whose subscriptions are not confirmed, because the client reads nothing, count all the same.
+/// A client that reads nothing gets no confirmations, but the names count all the same.
 #[tokio::test]
 async fn names_that_wait_for_confirmation_fill_the_memory() {
     if target_is_plain_redis() {

@@ -90,7 +90,7 @@ async fn every_key_is_drawn_in_the_end_and_no_other() {
         drawn.extend(texts(ask(&mut client, "RANDOMKEY").await));
     }
     assert_eq!(drawn, HashSet::from(["lock", "list", "text"].map(str::to_owned)));
-    // Among this many stamps of deleted keys, a draw finds nothing to return.
+    // Many stamps of deleted keys neither count as keys nor hide one.
     for line in ["DEL lock", "DEL list", "DEL text"] {
         ask(&mut client, line).await;
     }

@@ -12,7 +12,7 @@ use support::{Masters, Proxy, Raw, Reply, encode, target_is_plain_redis, words};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// How long a guesser is watched. Without a limit, it gets thousands of guesses answered meanwhile.
+/// Observation time for a guesser. Without a limit, it gets thousands of guesses answered meanwhile.
 const WINDOW: Duration = Duration::from_secs(2);
 
 async fn logged_in(proxy: &Proxy) -> Raw {

@@ -10,7 +10,7 @@ use support::{
     Master, Masters, Proxy, Raw, Relay, Reply, Stage, encode, target_is_plain_redis, words,
 };
 
-/// How long the masters are paused.
+/// Duration of the pause of the masters.
 const PAUSE: Duration = Duration::from_secs(6);
 
 /// The requested TTL in milliseconds, and the least that must be left at the answer, even on a slow machine.
@@ -179,7 +179,7 @@ async fn what_lives_too_short_for_a_lock_is_told_however_late() {
     }
 }
 
-/// An absolute time stays as given, and a key that only grows is not extended.
+/// An absolute time stays as given, and adding to an existing key does not extend it.
 #[tokio::test]
 async fn what_was_not_set_to_a_time_to_live_ends_as_it_would() {
     if target_is_plain_redis() {

@@ -1,6 +1,7 @@
-//! Commands that no table of the proxy has, of later versions and of modules: they run by what the masters say of them.
+//! Commands that no table of the proxy has, from later versions and from modules: the proxy runs them according to
+//! the masters' own descriptions.
 //!
-//! For a later version stand commands of this one under other names, and for a module the one in `support/newer.c`.
+//! Commands of this version under other names stand for a later version, and `support/newer.c` for a module.
 
 mod support;
 
@@ -10,7 +11,7 @@ use std::sync::OnceLock;
 
 use support::{Master, Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
 
-/// By names that do not exist, or only in later versions.
+/// Names that do not exist, or only in later versions.
 const RENAMED: [&str; 21] = [
     "--rename-command",
     "HINCRBYFLOAT",
@@ -35,7 +36,7 @@ const RENAMED: [&str; 21] = [
     "newer.art",
 ];
 
-/// The same, with the module.
+/// Returns the same flags, with the module.
 fn flags() -> &'static [&'static str] {
     static FLAGS: OnceLock<Vec<&str>> = OnceLock::new();
     FLAGS.get_or_init(|| {
@@ -143,7 +144,7 @@ async fn what_one_master_does_not_know_is_unknown() {
     }
 }
 
-/// A type that Redis itself has not is as good as any other: it is counted, adopted, and ends.
+/// A type that Redis itself lacks works like any other: it is counted, adopted, and expires.
 #[tokio::test]
 async fn a_value_of_a_module_is_a_register() {
     if target_is_plain_redis() {

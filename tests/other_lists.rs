@@ -186,7 +186,7 @@ async fn a_cluster_that_is_founded_anew_is_served_at_once() {
     .await;
 }
 
-/// Returns the error of a process that exits with the code for this.
+/// Runs a proxy that must exit with the code for a wrong list, and returns its error.
 fn refused(addresses: &[String]) -> String {
     let ended = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
         .args(["--master", &addresses.join(","), "--listen", "127.0.0.1:0"])

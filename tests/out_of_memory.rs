@@ -194,7 +194,7 @@ async fn transaction(client: &mut Raw) -> Reply {
     client.ask(&words("EXEC")).await
 }
 
-/// A minority that lacks a value does not keep clients from reading what the others hold.
+/// Clients can read what the others hold although a minority lacks it.
 #[tokio::test]
 async fn reads_do_not_need_the_master_without_memory() {
     let Some((masters, proxy)) = behind_a_proxy() else { return };

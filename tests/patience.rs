@@ -23,7 +23,7 @@ const HICCUP: Duration = Duration::from_millis(150);
 const LONG_HICCUP: Duration = Duration::from_millis(600);
 /// Rounds in which this machine itself paused for longer than this prove nothing.
 const QUIET: Duration = Duration::from_secs(1);
-/// How long to wait for masters.
+/// Maximum time to wait for masters.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// Far more than a healthy machine needs, far less than waiting in vain would take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -99,8 +99,8 @@ async fn prepare(client: &mut MultiplexedConnection, round: usize) {
     let _ = value(client, &["EVAL", PUSH, "1", &format!("warm up {round}"), "job"]).await;
 }
 
-/// One master has lost the key, and only a silent one still knows it. `PEXPIRE` used to answer `TRYAGAIN`, and an
-/// extension `CLUSTERDOWN`, after 50 ms, where one Redis would only have been late.
+/// One master has lost the key, another is silent, and the silent one decides. `PEXPIRE` used to answer `TRYAGAIN`,
+/// and an extension `CLUSTERDOWN`, after 50 ms, where one Redis would only have been late.
 #[tokio::test]
 async fn a_silent_master_that_decides_is_waited_for() {
     if target_is_plain_redis() {

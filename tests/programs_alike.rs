@@ -28,7 +28,7 @@ const BY_CHANCE: [&str; 14] = [
     "EVAL \"return redis.call('rpush', KEYS[1], redis.call('randomkey'))\" 1 list",
 ];
 
-/// The change used to stay on all masters but a restarted one, where other scripts then encoded another number.
+/// A `cjson` setting used to stay on all masters but a restarted one, where other scripts then encoded another number.
 #[tokio::test]
 async fn masters_encode_the_same_whatever_a_script_has_set_of_cjson() {
     if target_is_plain_redis() {

@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 
 const CLIENTS: usize = 10;
 const ROUNDS: usize = 20;
-/// Consecutive requests: while one proxy waits, another writes more often than the number of last programs that
-/// stamps remember.
+/// Requests of each client, one after the other: while one proxy waits, another writes more programs than are
+/// remembered.
 const COUNTS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

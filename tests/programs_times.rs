@@ -13,7 +13,7 @@ struct Setting {
     masters: Masters,
 }
 
-/// How long each master holds a key.
+/// TTL of a key on each master.
 const ENDS_MS: [i64; 3] = [100_000, 200_000, 300_000];
 /// Scripts receive one of them, less the pad, of which a little may pass in a test.
 const TOLD_MS: std::ops::RangeInclusive<i64> = 90_000..=300_000;

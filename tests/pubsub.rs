@@ -347,7 +347,8 @@ async fn the_clients_of_all_workers_are_counted() {
     }
 }
 
-/// All masters are busy with the same question, for longer than a vote may take; so is the worker with their answers.
+/// All masters are busy with the same request, for longer than a vote may take, and so is the worker with their
+/// answers.
 #[tokio::test]
 async fn who_listens_to_many_channels_is_asked_all_at_once() {
     if target_is_plain_redis() {

@@ -185,7 +185,7 @@ async fn a_lease_is_read_less_its_tag_beside_what_is_left_of_a_register() {
     assert!((500_000..=600_000).contains(&left), "{left}");
 }
 
-/// Masters would refuse it before they look at any key.
+/// Masters reject an unknown subcommand before they look at any key.
 #[tokio::test]
 async fn what_is_no_command_is_refused_in_their_own_words() {
     let Some((_masters, proxy)) = three_masters() else { return };

@@ -1,4 +1,4 @@
-//! What `INFO` counts is what a plain Redis counts: errors by their first word, calls and failures by command.
+//! `INFO` has the same counts as with a plain Redis: errors by their first word, calls and failures by command.
 
 mod support;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use support::{Master, Masters, Proxy, Raw, encode, target_is_plain_redis, words};
 
-/// Everything that is refused somewhere else than in the proxy itself, and some of what is.
+/// Every kind of error from outside the proxy, and some of the proxy's own.
 const TABLE: &str = r#"
     SET text value
     INCR text
@@ -41,14 +41,15 @@ const TABLE: &str = r#"
     DEL text hash
 "#;
 
-/// The masters run these: there they count as the script's, here as those of the command that is inside.
+/// Scripts with failing commands. The masters run them, and the proxy counts the failures for the script; a plain
+/// Redis counts them for the command inside.
 const INSIDE_SCRIPTS: &str = r#"
     SET text value
     EVAL "return redis.call('LPUSH', KEYS[1], 'element')" 1 text
     EVAL "return redis.call('INCR', KEYS[1])" 1 text
 "#;
 
-/// One of both, after the table.
+/// Returns a section of `INFO` on one side, after the table.
 async fn info(address: &str, table: &str, section: &str) -> BTreeMap<String, String> {
     let mut client = Raw::connect(address).await;
     for line in ["SCRIPT FLUSH", "CONFIG RESETSTAT"].into_iter().chain(table.trim().lines()) {
@@ -60,7 +61,7 @@ async fn info(address: &str, table: &str, section: &str) -> BTreeMap<String, Str
     fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Calls and failures of each command in the table.
+/// Returns the calls and failures of each command in the table.
 fn calls(stats: BTreeMap<String, String>) -> BTreeMap<String, (String, String)> {
     let number = |value: &str, name: &str| {
         let fields = value.split(',').filter_map(|field| field.split_once('='));
@@ -89,7 +90,7 @@ async fn errors_of_scripts_and_transactions_are_not_counted() {
     assert!(redis.contains_key("cmdstat_exec"), "{redis:?}");
     assert_eq!(calls(info(&actual, TABLE, "commandstats").await), redis);
 
-    // Where the two differ: what fails inside of a script fails the script.
+    // The two differ here: a failure inside a script fails the script.
     let inside = calls(info(&actual, INSIDE_SCRIPTS, "commandstats").await);
     assert_eq!(inside["cmdstat_eval"], ("2".to_owned(), "2".to_owned()), "{inside:?}");
 }
