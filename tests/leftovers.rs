@@ -164,7 +164,7 @@ impl Scene {
         let mut proxy = Proxy::in_front_of(&addresses, &FLAGS);
         proxy.expect_warnings();
         let mut client = proxy.connection().await;
-        // A new script is analysed first.
+        // Masters check a new script first.
         let _ = value(&mut client, release).await;
         assert_eq!(value(&mut client, lock).await, Ok(granted));
         all_have_it_for_good(&masters).await;

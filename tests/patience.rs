@@ -95,7 +95,7 @@ async fn prepare(client: &mut MultiplexedConnection, round: usize) {
         })
         .await;
     }
-    // A new script is analysed first.
+    // Masters check a new script first.
     let _ = value(client, &["EVAL", PUSH, "1", &format!("warm up {round}"), "job"]).await;
 }
 

@@ -78,7 +78,7 @@ async fn attempts(
     let mut first = proxies[0].connection().await;
     let mut second = proxies[usize::from(other_proxy)].connection().await;
     let mut other = proxies[1].connection().await;
-    // New scripts are analysed first, which is not the subject of this test.
+    // Masters check new scripts first, which is not the subject of this test.
     for client in [&mut first, &mut second, &mut other] {
         let _ = ask(client, &lock(TIMES, "somebody")).await;
     }
