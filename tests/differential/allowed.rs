@@ -1,12 +1,12 @@
-//! The differences that `docs/differences.md` allows.
+//! Differences between proxy and Redis that `docs/differences.md` allows.
 
 use std::path::Path;
 
 use crate::step::{Scripts, Step};
 
-/// See the module.
+/// Rules for comparing replies, and commands to leave out, as read from that page.
 pub(crate) struct Allowed {
-    /// Beginnings of requests in lower case, and how the replies to them are compared.
+    /// Request prefixes in lower case, with the rule for comparing their replies.
     rules: Vec<(String, Rule)>,
     left_out: Vec<String>,
     left_out_of_programs: Vec<String>,
@@ -14,7 +14,7 @@ pub(crate) struct Allowed {
     left_out_while_watching: Vec<String>,
 }
 
-/// How two replies may differ; by none of these they are the same bytes.
+/// Permitted differences between two replies. With none set, the replies must be equal byte for byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) times: bool,
@@ -23,16 +23,16 @@ pub(crate) struct Rule {
     pub(crate) raw: bool,
     /// Redis may refuse scores that are numbers.
     pub(crate) scores: bool,
-    /// The proxy may refuse a command of a lock in a read-only script.
+    /// The proxy may refuse a lock command in a read-only script.
     pub(crate) locks: bool,
     pub(crate) kind: bool,
     pub(crate) anything: bool,
-    /// As `order`, where `BY` names a pattern without `*`.
+    /// Like `order`, where `BY` names a pattern without `*`.
     pub(crate) without_weights: bool,
 }
 
 impl Rule {
-    /// Whatever one of the two allows.
+    /// Returns a rule that allows what either of the two allows.
     pub(crate) fn or(self, other: Rule) -> Rule {
         Rule {
             times: self.times || other.times,
@@ -107,13 +107,15 @@ impl Allowed {
         is_among(name, &self.left_out_of_transactions) || self.leaves_out_of_programs(name)
     }
 
-    /// Whether this request, or a command that its script calls, is left out while a key is watched.
+    /// Returns whether to leave out this request while a key is watched, for its own sake or for a command that its
+    /// script calls.
     pub(crate) fn leaves_out_while_watching(&self, step: &Step, scripts: &Scripts) -> bool {
         let words = scripts.words_of(step);
         self.left_out_while_watching.iter().any(|out| words_name(&words, step, out))
     }
 
-    /// How the replies to a request are compared: a script's also by the rules of all that it calls.
+    /// Returns the rule for comparing the replies to a request. For a script, the rules of all commands that it calls
+    /// apply as well.
     pub(crate) fn rule(&self, step: &Step, scripts: &Scripts) -> Rule {
         let words = scripts.words_of(step);
         let rules = self.rules.iter().filter(|(command, _)| words_name(&words, step, command));
@@ -123,7 +125,7 @@ impl Allowed {
     }
 }
 
-/// Whether this is the command of the request, or one that its script calls.
+/// Returns whether `command` is the request's own command or one that its script calls.
 fn words_name(words: &[String], step: &Step, command: &str) -> bool {
     let name: Vec<_> = command.split(' ').collect();
     match step.name().starts_with("eval") {
@@ -132,7 +134,7 @@ fn words_name(words: &[String], step: &Step, command: &str) -> bool {
     }
 }
 
-/// `xgroup|create` is left out by its name or by that of its container.
+/// Returns whether the list names this command, or its container in the case of `xgroup|create`.
 fn is_among(name: &str, list: &[String]) -> bool {
     let container = name.split('|').next().unwrap_or(name);
     list.iter().any(|out| *out == name.replace('|', " ") || out == container)

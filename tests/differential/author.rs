@@ -1,4 +1,4 @@
-//! Sequences of requests: single commands, scripts, transactions and messages, over several connections.
+//! Random sequences of requests: single commands, scripts, transactions and messages, over several connections.
 
 use fastrand::Rng;
 use redlock_proxy::catalogue::table;
@@ -11,15 +11,15 @@ use crate::support::words as split;
 use crate::words::{self, PRELUDE};
 use crate::{lua, tame};
 
-/// Makes the sequence of a seed.
+/// Generates the sequence that belongs to a seed.
 pub(crate) struct Author<'a> {
     rng: Rng,
     grammar: &'a Grammar,
-    /// The commands that are sent.
+    /// Commands to send.
     names: Vec<&'a str>,
-    /// Those of them that are queued.
+    /// The subset of `names` to queue in transactions.
     in_transactions: Vec<&'a str>,
-    /// Those of them that scripts call.
+    /// The subset of `names` to call from scripts.
     in_scripts: Vec<&'a str>,
     scripts: Vec<Vec<u8>>,
     steps: Vec<Step>,
@@ -48,7 +48,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// As many requests as that, or a few more.
+    /// Returns a sequence of `length` requests or a few more.
     pub(crate) fn sequence(mut self, length: usize) -> Vec<Step> {
         for line in PRELUDE {
             self.steps.push(step(0, split(line)));
@@ -65,7 +65,7 @@ impl<'a> Author<'a> {
         self.steps
     }
 
-    /// Most of it happens on the first two, whose user may do everything.
+    /// Picks a connection, mostly one of the first two, whose user may do everything.
     fn connection(&mut self) -> usize {
         let all = CONNECTIONS.len();
         if self.rng.u8(..5) > 0 { self.rng.usize(..2) } else { self.rng.usize(2..all) }
@@ -134,7 +134,7 @@ impl<'a> Author<'a> {
         text
     }
 
-    /// `WATCH`, sometimes in vain, then `MULTI` to `EXEC`.
+    /// Adds a transaction from `MULTI` to `EXEC`, sometimes after a `WATCH` that may have no effect.
     fn transaction(&mut self, connection: usize) {
         if self.rng.bool() {
             let key = words::key(&mut self.rng, "");
@@ -155,7 +155,7 @@ impl<'a> Author<'a> {
         self.steps.push(step(connection, [end]));
     }
 
-    /// One that may write, and speaks RESP2: anything else is not noticed in a transaction.
+    /// Queues a script that may write and speaks RESP2. No other script is tracked in a transaction.
     fn queued_script(&mut self, connection: usize) {
         let words = self.script_request();
         let selects_resp3 = String::from_utf8_lossy(&words[1]).contains("setresp(3)");
@@ -165,14 +165,14 @@ impl<'a> Author<'a> {
     }
 
     fn queued(&mut self, connection: usize) {
-        // Most of what is not for scripts makes EXEC refuse everything.
+        // Most commands that scripts may not call make EXEC refuse the whole transaction.
         let names = if self.rng.u8(..8) == 0 { &self.in_transactions } else { &self.in_scripts };
         let name = names[self.rng.usize(..names.len())];
         let words = request(&mut self.rng, self.grammar, name);
         self.steps.push(step(connection, words));
     }
 
-    /// A subscription, and a message that may be for it.
+    /// Adds a subscription and a message that may match it.
     fn message(&mut self, connection: usize) {
         let commands = [
             "subscribe",
@@ -199,7 +199,7 @@ fn is_for_scripts(name: &str) -> bool {
         && spec.family != table::Family::Pubsub
 }
 
-/// By the syntax, and now and then with a word too few, too many, or wrong.
+/// Makes a request from the syntax, occasionally with a word missing, a word too many, or a wrong word.
 fn request(rng: &mut Rng, grammar: &Grammar, name: &str) -> Vec<Vec<u8>> {
     let mut words = grammar.syntax(name).words(rng);
     let at = rng.usize(..words.len());

@@ -1,4 +1,4 @@
-//! The syntax of every command, as `COMMAND DOCS` of a plain Redis tells it.
+//! The syntax of every command, as reported by `COMMAND DOCS` of a plain Redis.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::words::{self, Setting};
 
 /// One command, or one subcommand with its container: `xgroup|create`.
 pub(crate) struct Syntax {
-    /// In lower case.
+    /// The name in lower case.
     pub(crate) name: String,
     /// Redis's group: `string`, `sorted-set`.
     group: String,
@@ -27,7 +27,7 @@ struct Argument {
     parts: Vec<Argument>,
 }
 
-/// The syntax of the commands that the proxy has, by name.
+/// Syntax of the proxy's commands, by name.
 pub(crate) struct Grammar {
     commands: BTreeMap<String, Syntax>,
 }
@@ -96,8 +96,8 @@ impl Argument {
 }
 
 impl Syntax {
-    /// Words that follow the syntax, but for options in whatever order, and a count of keys that is right
-    /// nearly always.
+    /// Returns words that follow the syntax, except that options come in any order. A count of keys is nearly always
+    /// right.
     pub(crate) fn words(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
         let mut writer = Writer { rng, syntax: self, words: Vec::new(), count_at: None };
         for name in self.name.split('|') {
@@ -117,12 +117,12 @@ impl Syntax {
     }
 }
 
-/// Makes the words of one request.
+/// Builds the words of one request.
 struct Writer<'a> {
     rng: &'a mut Rng,
     syntax: &'a Syntax,
     words: Vec<Vec<u8>>,
-    /// Where the number of keys stands that have not been written yet.
+    /// Position of the number of keys, while those keys have yet to be written.
     count_at: Option<usize>,
 }
 
@@ -151,7 +151,7 @@ impl Writer<'_> {
 
     fn value(&mut self, argument: &Argument) {
         match argument.kind.as_str() {
-            // Masters would make an id each.
+            // With an automatic id, each master would generate its own.
             "pure-token" if argument.name == "auto_id" => self.words.push(b"6-*".to_vec()),
             "pure-token" => {
                 let token = any_case(self.rng, argument.token.as_deref().unwrap_or_default());
@@ -182,7 +182,7 @@ impl Writer<'_> {
     }
 }
 
-/// A word in lower case, in upper case, or mixed.
+/// Returns a word in lower case, upper case, or mixed case.
 pub(crate) fn any_case(rng: &mut Rng, word: &str) -> Vec<u8> {
     match rng.u8(..6) {
         0 => word.to_ascii_uppercase().into_bytes(),

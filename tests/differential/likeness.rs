@@ -1,12 +1,12 @@
-//! When two replies are the same.
+//! Comparison of two replies.
 
 use crate::allowed::Rule;
 use crate::support::Reply;
 
-/// A reply, and its very bytes.
+/// A reply and its raw bytes.
 pub(crate) type Frame = (Reply, Vec<u8>);
 
-/// Whether the two replies are the same by this rule.
+/// Returns whether the two replies are equal under this rule.
 pub(crate) fn same(expected: &Frame, actual: &Frame, rule: Rule) -> bool {
     expected.1 == actual.1
         || rule.anything
@@ -14,7 +14,7 @@ pub(crate) fn same(expected: &Frame, actual: &Frame, rule: Rule) -> bool {
         || expected.1[0] == actual.1[0] && (rule.kind || alike(&expected.0, &actual.0, rule))
 }
 
-/// The same for replies inside an `EXEC`, of which there are no bytes.
+/// Like [`same`], for replies inside an `EXEC`, whose raw bytes are not available.
 pub(crate) fn same_inside(expected: &Reply, actual: &Reply, rule: Rule) -> bool {
     let same_type = std::mem::discriminant(expected) == std::mem::discriminant(actual);
     let is_refused = rule.allows_refusal(expected, actual);
@@ -22,20 +22,20 @@ pub(crate) fn same_inside(expected: &Reply, actual: &Reply, rule: Rule) -> bool 
 }
 
 impl Rule {
-    /// Whether one of the two has refused what the other has not, and may.
+    /// Returns whether exactly one side refused the request, and the rule permits that.
     fn allows_refusal(self, expected: &Reply, actual: &Reply) -> bool {
         let only = |one: &Reply, other: &Reply, why| refuses(one, why) && !refuses(other, why);
         self.scores && only(expected, actual, SCORES) || self.locks && only(actual, expected, LOCKS)
     }
 }
 
-/// Said by a plain Redis also when an earlier command has left an `errno` behind.
+/// Error text that a plain Redis also sends when an earlier command has left an `errno` behind.
 const SCORES: &str = "One or more scores can't be converted into double";
 
-/// Said by the proxy of what a read-only script may not ask of a lock.
+/// Error text that the proxy sends when a read-only script uses a lock in a way that is not supported there.
 const LOCKS: &str = "of a lock is not supported in a read-only script";
 
-/// Whether this says so, or has in it what does.
+/// Returns whether the reply, or one inside it, contains this error text.
 fn refuses(reply: &Reply, why: &str) -> bool {
     match reply {
         Reply::Array(items) => items.iter().any(|item| refuses(item, why)),
@@ -71,7 +71,7 @@ fn alike(expected: &Reply, actual: &Reply, rule: Rule) -> bool {
         {
             without_lines(one.as_bytes()) == without_lines(other.as_bytes())
         }
-        // A big number, which Redis makes of any text.
+        // A big number: Redis turns any text into one.
         (Reply::Other('(', one), Reply::Other('(', other)) if rule.times => {
             without_lines(one.as_bytes()) == without_lines(other.as_bytes())
         }
@@ -79,7 +79,7 @@ fn alike(expected: &Reply, actual: &Reply, rule: Rule) -> bool {
     }
 }
 
-/// As they came, or in an order of their own.
+/// Returns the items in the order of the reply, or sorted if the rule ignores order.
 fn in_order(items: &[Reply], rule: Rule) -> Vec<&Reply> {
     let mut items: Vec<_> = items.iter().collect();
     if rule.order {
@@ -88,7 +88,7 @@ fn in_order(items: &[Reply], rule: Rule) -> Vec<&Reply> {
     items
 }
 
-/// The same for replies that hold the same in another order.
+/// Returns a text that is equal for replies with equal elements in any order.
 fn text(reply: &Reply) -> String {
     let mut items = match reply {
         Reply::Array(items) => items.iter().map(text).collect(),
@@ -104,7 +104,7 @@ fn flat(pairs: &[(Reply, Reply)]) -> Vec<Reply> {
     pairs.iter().flat_map(|(key, value)| [key.clone(), value.clone()]).collect()
 }
 
-/// Without the lines that errors name, and where a variable lives.
+/// Removes the line numbers that errors name, and the kind of variable they mention.
 fn without_lines(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text).replace("upvalue '", "global '");
     let mut parts = text.split("user_script:");
@@ -118,24 +118,24 @@ fn without_lines(text: &[u8]) -> String {
     })
 }
 
-/// Times to live are padded on masters, and go on between the two: 2 % for whatever is as large as they are. Lua
-/// rounds what it cannot hold.
+/// Returns whether two numbers are equal. Times to live are padded on masters, and time passes between the two
+/// requests, so numbers of that size may differ by 2 %. Lua rounds integers that it cannot represent.
 fn same_number(expected: i64, actual: i64) -> bool {
     let apart = expected.abs_diff(actual);
     let may_be_time = expected > FAR && apart <= expected.unsigned_abs() / 50;
     expected == actual || may_be_time || expected < -EXACT && apart <= ROUNDING
 }
 
-/// The last integer of which Lua has all before it.
+/// The largest integer up to which Lua represents every integer exactly.
 const EXACT: i64 = 1 << 53;
 
-/// What Lua rounds an integer of 64 bits by, at most.
+/// Maximum error when Lua rounds a 64-bit integer.
 const ROUNDING: u64 = 512;
 
-/// Every time to live of a sequence is longer.
+/// A number below every time to live in a sequence.
 const FAR: i64 = 10_000_000;
 
-/// The test of the test: what counts as the same, and what does not.
+/// Tests the comparison itself: which replies count as equal, and which do not.
 #[test]
 fn replies_that_differ_are_told() {
     let list = |items: &[&str]| Reply::Array(items.iter().map(|item| Reply::bulk(item)).collect());

@@ -1,13 +1,13 @@
-//! Lua programs: values of every kind that Redis converts, libraries, errors, and commands.
+//! Random Lua programs: values of every kind that Redis converts, libraries, errors, and commands.
 
 use fastrand::Rng;
 
-/// A program without commands.
+/// Returns a program without commands.
 pub(crate) fn simple(rng: &mut Rng) -> String {
     format!("{}return {}", head(rng), value(rng, 2))
 }
 
-/// A program that runs what `command` makes, each the words of one request.
+/// Returns a program that runs commands made by `command`, which returns the words of one request.
 pub(crate) fn program(rng: &mut Rng, mut command: impl FnMut(&mut Rng) -> Vec<Vec<u8>>) -> Vec<u8> {
     let mut text = head(rng).into_bytes();
     text.extend(b"local r = {}\n");
@@ -63,7 +63,7 @@ fn ending(rng: &mut Rng) -> String {
     }
 }
 
-/// The words in parentheses, each as a literal.
+/// Returns the words in parentheses, each as a literal.
 fn call(words: &[Vec<u8>]) -> Vec<u8> {
     let literals: Vec<_> = words.iter().map(|word| literal(word)).collect();
     [b"(", literals.join(&b", "[..]).as_slice(), b")"].concat()
@@ -74,7 +74,7 @@ fn literal(word: &[u8]) -> Vec<u8> {
     for &byte in word {
         match byte {
             b' '..=b'~' if byte != b'\'' && byte != b'\\' => text.push(byte),
-            // A text with a zero in it is not looked into.
+            // A text with a NUL byte is not inspected.
             _ => text.extend(format!("\\{:03}", byte.max(1)).bytes()),
         }
     }
@@ -82,7 +82,7 @@ fn literal(word: &[u8]) -> Vec<u8> {
     text
 }
 
-/// An expression.
+/// Returns a random expression.
 fn value(rng: &mut Rng, depth: u8) -> String {
     if depth > 0 && rng.u8(..3) == 0 {
         let inner = value(rng, depth - 1);
@@ -92,7 +92,7 @@ fn value(rng: &mut Rng, depth: u8) -> String {
     PLAIN[rng.usize(..PLAIN.len())].to_owned()
 }
 
-/// Each stands for itself. None raises what is no text: a plain Redis 7.0 dies of that.
+/// Expressions without further nesting. None raises a value that is not a string: that crashes a plain Redis 7.0.
 const PLAIN: &[&str] = &[
     "1",
     "-1",
@@ -277,7 +277,7 @@ const PLAIN: &[&str] = &[
     "redis.call('time')[3]",
 ];
 
-/// Nothing here tells where in memory a table or a function is.
+/// Nested expressions. None reveals the address of a table or a function.
 const NESTING: &[&str] = &[
     "{{1}, {2}}",
     "{{1}}",

@@ -1,14 +1,15 @@
-//! The differential fuzzer: the same random requests to one plain `redis-server` and to the proxy over three
-//! masters, and the replies are the same, but for what `docs/differences.md` allows.
+//! The differential fuzzer. It sends the same random requests to one plain `redis-server` and to the proxy over three
+//! masters. The replies must be equal, apart from the differences that `docs/differences.md` allows.
 //!
-//! A sequence of requests belongs to a seed. Of one that shows a difference, whatever is not needed for it is left
-//! out, and the rest is printed as lines for `redis-cli` with both replies. Variables of the environment:
+//! Each seed determines one sequence of requests. When a sequence shows a difference, the fuzzer removes everything
+//! that is not needed to reproduce it. It then prints the rest as lines for `redis-cli`, with both replies. Environment
+//! variables:
 //!
-//! * `DIFFERENTIAL_COMMANDS`: how many requests there are, up to the first difference;
-//! * `DIFFERENTIAL_SECONDS`: for how long instead, past differences that were seen before; without any of
-//!   the two [`A_MINUTE`], up to the first difference;
-//! * `DIFFERENTIAL_SEED`: the first seed. Otherwise it is [`FIRST_SEED`], and at random where a time is given:
-//!   what everybody runs before each commit fails for that commit only.
+//! * `DIFFERENTIAL_COMMANDS`: the number of requests to send, stopping at the first difference;
+//! * `DIFFERENTIAL_SECONDS`: the time to run instead, continuing past differences that were seen before. Without either
+//!   of the two, the fuzzer runs for [`A_MINUTE`], stopping at the first difference;
+//! * `DIFFERENTIAL_SEED`: the first seed. The default is [`FIRST_SEED`], or random if a time is given: a test that
+//!   everybody runs before each commit should only fail because of that commit.
 #![allow(clippy::disallowed_methods, reason = "how long to go on is told by the real clock")]
 
 mod allowed;
@@ -38,16 +39,16 @@ use sides::{Difference, Sides};
 use step::Step;
 use support::setting;
 
-/// How long `make test` goes on.
+/// Duration of the fuzzer in `make test`.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// Where `make test` begins.
+/// First seed in `make test`.
 const FIRST_SEED: u64 = 1;
 
-/// Instances, each with servers of its own.
+/// Instances, each with its own servers.
 const INSTANCES: usize = 2;
 
-/// Requests of one sequence.
+/// Requests in one sequence.
 const SEQUENCE: usize = 120;
 
 #[test]
@@ -55,7 +56,7 @@ fn random_requests_are_answered_as_by_one_redis() {
     differ(false);
 }
 
-/// The same where none of the keys is a lock.
+/// Like the test above, with no key being a lock.
 #[test]
 fn random_requests_for_data_are_answered_as_by_one_redis() {
     differ(true);
@@ -81,9 +82,9 @@ fn differ(with_data: bool) {
     assert!(found.is_empty(), "{}", reports.join("\n"));
 }
 
-/// What all instances share.
+/// State shared by all instances.
 struct Hunt {
-    /// What the proxy is asked for is no lock.
+    /// Whether requests to the proxy are for data rather than for locks.
     with_data: bool,
     allowed: Allowed,
     first_seed: u64,
@@ -91,9 +92,9 @@ struct Hunt {
     sent: AtomicU64,
     commands: u64,
     end: Option<Instant>,
-    /// A single difference is not enough.
+    /// Whether to continue after the first difference.
     goes_past: bool,
-    /// Reports, by what is special about a difference.
+    /// Reports, keyed by the kind of difference.
     found: Mutex<BTreeMap<String, String>>,
 }
 
@@ -140,8 +141,8 @@ impl Hunt {
         }
     }
 
-    /// Data goes to one Redis as it is, so what differs now and then hangs on the millisecond in which it arrives
-    /// (`PEXPIRE ... GT` twice).
+    /// Repeats a sequence to see whether its difference occurs again. Data goes to one Redis unchanged, so a difference
+    /// that only occurs now and then depends on the millisecond in which a request arrives (`PEXPIRE ... GT` twice).
     async fn is_seen_again(&self, sides: &Sides, steps: &[Step]) -> bool {
         for _ in 0..6 {
             if sides.compare(steps, &self.allowed).await.is_none() {
@@ -178,7 +179,7 @@ impl Hunt {
     }
 }
 
-/// What two reports of the same fault have in common: the command, and the beginnings of both replies.
+/// Returns the part that two reports of the same fault share: the command, and the beginnings of both replies.
 fn kind(steps: &[Step], difference: &Difference) -> String {
     let name = steps.get(difference.at).map(Step::name).unwrap_or_default();
     let start = |reply: &str| reply.chars().take(30).collect::<String>();

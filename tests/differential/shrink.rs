@@ -1,10 +1,10 @@
-//! A sequence without what the difference at its end does not need.
+//! Minimization of a sequence that ends in a difference.
 
 use crate::allowed::Allowed;
 use crate::sides::{Difference, Sides};
 use crate::step::Step;
 
-/// Leaves out steps, words and lines of scripts, as long as some difference stays.
+/// Removes steps, words and script lines for as long as some difference remains.
 pub(crate) async fn shrink(
     sides: &Sides,
     steps: Vec<Step>,
@@ -40,7 +40,7 @@ impl Shrinking<'_> {
         self.steps.iter().map(|step| 1 + step.words.concat().len() + step.words.len()).sum()
     }
 
-    /// Delta debugging: halves first, single steps at last, from the end on.
+    /// Removes steps by delta debugging: first halves, finally single steps, starting from the end.
     async fn leave_out_steps(&mut self) {
         let mut width = self.steps.len().div_ceil(2).max(1);
         loop {
@@ -73,7 +73,7 @@ impl Shrinking<'_> {
         }
     }
 
-    /// All names alike, and nothing as text.
+    /// Sends every command as an array and every name in lower case.
     async fn lower_names(&mut self) {
         let mut plain = self.steps.clone();
         for step in &mut plain {

@@ -1,4 +1,4 @@
-//! One plain Redis, the proxy over three masters, and a sequence that is sent to both.
+//! One plain Redis and the proxy over three masters, both receiving the same sequence.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::support::users::Settings;
 use crate::support::{Master, Masters, Proxy, Raw, Reply, encode, words};
 
 pub(crate) struct Sides {
-    /// It goes first, and so never misses a master.
+    /// First, so that it is dropped before its masters and never misses one.
     proxy: Proxy,
     redis: Master,
     _masters: Masters,
-    /// Where the proxy has all keys, if they are no locks.
+    /// The Redis that holds all of the proxy's keys when they are not locks.
     _data: Option<Master>,
     _settings: Settings,
 }
 
-/// Two replies that should be the same, and are not.
+/// Two replies that should be equal and are not.
 pub(crate) struct Difference {
-    /// The step that they answer.
+    /// Index of the step that they answer.
     pub(crate) at: usize,
     pub(crate) redis: String,
     pub(crate) proxy: String,
@@ -42,7 +42,7 @@ impl Sides {
         }
         let settings = Settings::with(&USERS, "");
         let url = data.as_ref().map(|data| format!("redis://{}", data.address()));
-        // A busy machine, or one that stands still for a moment, is no difference.
+        // A delay on a busy machine, or one that stalls for a moment, must not count as a difference.
         let mut flags = vec!["--allow-flush", "--vote-timeout", "10s"];
         flags.extend(settings.flags());
         if let Some(url) = &url {
@@ -50,18 +50,18 @@ impl Sides {
         }
         let proxy = Proxy::start(&masters, &flags);
         if with_data {
-            // Random requests use keys of data as locks, too.
+            // Random requests also use data keys as locks.
             proxy.expect_warnings();
         }
         Sides { proxy, redis, _masters: masters, _data: data, _settings: settings }
     }
 
-    /// A connection to the plain Redis, in RESP3.
+    /// Connects to the plain Redis in RESP3.
     pub(crate) async fn plain(&self) -> Raw {
         Raw::connect_resp3(&self.redis.address()).await
     }
 
-    /// Sends a sequence to both, which hold nothing, up to the first difference.
+    /// Empties both sides and sends them a sequence, up to the first difference.
     pub(crate) async fn compare(&self, steps: &[Step], allowed: &Allowed) -> Option<Difference> {
         let mut run = Run {
             expected: connect(&self.redis.address()).await,
@@ -85,7 +85,7 @@ impl Sides {
     }
 }
 
-/// All connections to one of the two, which forgets what it held.
+/// Opens all connections to one side and empties it.
 async fn connect(address: &str) -> Vec<Side> {
     let mut first = Raw::connect(address).await;
     for request in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
@@ -102,7 +102,7 @@ async fn connect(address: &str) -> Vec<Side> {
     all
 }
 
-/// One connection.
+/// One connection to one side.
 struct Side {
     raw: Raw,
     messages: Vec<Frame>,
@@ -123,7 +123,7 @@ impl Side {
         Side { raw, messages: Vec::new(), closed: false }
     }
 
-    /// The next frame that is no message; `None`: the connection is closed, or nothing comes.
+    /// Returns the next frame that is not a message, or `None` if the connection closes or nothing arrives.
     async fn reply(&mut self) -> Option<Frame> {
         loop {
             let frame = timeout(PATIENCE, self.raw.frame_or_end()).await;
@@ -138,7 +138,7 @@ impl Side {
         }
     }
 
-    /// Waits for as many messages as the other side has got.
+    /// Waits until this side has as many messages as the other.
     async fn await_messages(&mut self, count: usize) {
         while self.messages.len() < count {
             match timeout(MOMENT, self.raw.frame_or_end()).await {
@@ -149,12 +149,12 @@ impl Side {
     }
 }
 
-/// What is known of a connection from the replies of the plain Redis.
+/// State of a connection, as derived from the replies of the plain Redis.
 #[derive(Default)]
 struct State {
     topics: BTreeSet<(String, Vec<u8>)>,
     queue: Option<Vec<Rule>>,
-    /// A key is watched.
+    /// Whether a key is watched.
     watches: bool,
 }
 
@@ -216,7 +216,7 @@ impl Run {
         (!equal).then(|| (shown(&frames), shown(&others)))
     }
 
-    /// The connections whose watched keys a request of this one might change.
+    /// Returns the connections whose watched keys a request on this connection might change.
     fn watching(&self, at: usize) -> Vec<usize> {
         let is_told = |which: &usize| {
             let state = &self.states[*which];
@@ -225,7 +225,8 @@ impl Run {
         (0..CONNECTIONS.len()).filter(is_told).collect()
     }
 
-    /// Lets go of keys that a program might leave as they were. Subscribers cannot, and in a transaction it is too late.
+    /// Unwatches keys that a program might leave unchanged. Returns false for subscribers, which cannot do that, and
+    /// inside a transaction, where it is too late.
     async fn unwatch(&mut self, connections: &[usize]) -> bool {
         if connections.iter().any(|at| self.states[*at].queue.is_some()) {
             return false;
@@ -246,7 +247,8 @@ impl Run {
         self.expected.iter().any(|side| side.closed)
     }
 
-    /// Opens what both have closed. Masters are told a little later what a client has left by that.
+    /// Reopens connections that both sides have closed. Masters learn a little later which subscriptions ended with
+    /// them.
     async fn reconnect(&mut self, sides: &Sides) {
         for which in 0..CONNECTIONS.len() {
             if self.expected[which].closed {
@@ -260,8 +262,8 @@ impl Run {
         }
     }
 
-    /// Messages have come to the same subscribers. A message may come to who subscribes right after it was
-    /// published, because not all masters have passed it on yet.
+    /// Compares the messages that each subscriber received. A client that subscribes right after a message was
+    /// published may still receive it, because not all masters have passed it on yet.
     async fn messages(&mut self, steps: &[Step]) -> Option<(String, String)> {
         let was_published = |message: &Reply| {
             let Reply::Array(items) = message else { return false };
@@ -280,7 +282,7 @@ impl Run {
             let early =
                 |frame: &Frame| !expected.messages.contains(frame) && was_published(&frame.0);
             actual.messages.retain(|frame| !early(frame));
-            // Which of two patterns comes first is not said.
+            // The order of two matching patterns is unspecified.
             let bytes = |side: &Side| {
                 let mut all: Vec<_> =
                     side.messages.iter().map(|frame| printable(&frame.1)).collect();
@@ -295,7 +297,7 @@ impl Run {
         None
     }
 
-    /// No subscription is left to be seen by the next sequence.
+    /// Ends all subscriptions, so that the next sequence sees none of them.
     async fn end(&mut self) {
         for side in self.expected.iter_mut().chain(&mut self.actual) {
             side.raw.send_regardless(&encode(&["RESET"])).await;
@@ -306,12 +308,12 @@ impl Run {
 
 enum Comparison {
     Whole(Rule),
-    /// The elements of an `EXEC`.
+    /// One rule per element of an `EXEC`.
     Each(Vec<Rule>),
 }
 
 impl State {
-    /// How many there will be for a request that was confirmed once.
+    /// Returns the total number of confirmations for a request, of which the first has arrived.
     fn confirmations(&self, step: &Step) -> usize {
         if step.words.len() > 1 {
             return step.words.len() - 1;
@@ -329,7 +331,7 @@ impl State {
         }
     }
 
-    /// Takes note of a reply; tells how it is to be compared.
+    /// Updates the state after a reply, and returns the rule for comparing that reply.
     fn follow(
         &mut self,
         step: &Step,
@@ -382,7 +384,7 @@ fn same_frames(expected: Option<&Frame>, actual: Option<&Frame>, rule: Rule) -> 
     }
 }
 
-/// Confirmations come in any order when no topic was named.
+/// Compares confirmations, which come in any order when the request named no topic.
 fn same_confirmations(expected: &[Option<Frame>], actual: &[Option<Frame>], rule: Rule) -> bool {
     if rule.order {
         return expected.len() == actual.len();
@@ -408,7 +410,7 @@ fn is_message(reply: &Reply) -> bool {
         .is_some_and(|word| ["message", "pmessage", "smessage"].contains(&word.as_str()))
 }
 
-/// Name and topic.
+/// Returns the name and the topic of a confirmation.
 fn confirmation(reply: &Reply) -> Option<(String, Vec<u8>)> {
     let word = first_word(reply).filter(|word| word.ends_with("subscribe"))?;
     let Reply::Array(items) = reply else { return None };
@@ -437,11 +439,11 @@ fn shown(frames: &[Option<Frame>]) -> String {
     frames.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// Longer than any vote; less than a test waits.
+/// Longer than any vote, but less than a test waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What masters may take to know that a subscriber has gone.
+/// Time until masters notice that a subscriber has gone.
 const LEAVING: Duration = Duration::from_millis(500);
 
-/// What a message may take to arrive.
+/// Time until a message arrives.
 const MOMENT: Duration = Duration::from_secs(3);

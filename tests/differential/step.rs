@@ -1,4 +1,4 @@
-//! One request of a sequence, and how a person would send it.
+//! One request of a sequence, and the way a person would send it.
 
 use std::collections::HashMap;
 
@@ -6,27 +6,27 @@ use sha1_smol::Sha1;
 
 use crate::support::encode;
 
-/// What a sequence consists of.
+/// One element of a sequence.
 #[derive(Clone)]
 pub(crate) struct Step {
-    /// Which of [`CONNECTIONS`] sends it.
+    /// Index of its connection in [`CONNECTIONS`].
     pub(crate) connection: usize,
     pub(crate) words: Vec<Vec<u8>>,
-    /// As a line of text instead of an array.
+    /// Whether to send it as a line of text instead of an array.
     pub(crate) inline: bool,
 }
 
-/// User and version of the protocol of each connection. The first user may do everything.
+/// User and protocol version of each connection. The first user may do everything.
 pub(crate) const CONNECTIONS: [(&str, &str); 4] =
     [("default", "2"), ("default", "3"), ("reader", "2"), ("writer", "3")];
 
-/// Rules of the other users, and the password `pw`.
+/// Rules of the other users, whose password is `pw`.
 pub(crate) const USERS: [&str; 2] = [
     "reader on >pw ~s* ~l1 ~z* &news* +@read +@connection +@scripting +@transaction +subscribe +publish -keys",
     "writer on >pw ~[a-l]* ~n1 allchannels +@all -@dangerous -hset",
 ];
 
-/// A step that is sent as an array.
+/// Returns a step to be sent as an array.
 pub(crate) fn step<W: Into<Vec<u8>>>(
     connection: usize,
     words: impl IntoIterator<Item = W>,
@@ -35,7 +35,7 @@ pub(crate) fn step<W: Into<Vec<u8>>>(
 }
 
 impl Step {
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         if !self.inline {
             return encode(&self.words);
@@ -44,24 +44,24 @@ impl Step {
         (words.join(" ") + "\r\n").into_bytes()
     }
 
-    /// The words up to the first that is no name, in lower case.
+    /// Returns the name of the command in lower case.
     pub(crate) fn name(&self) -> String {
         self.words.first().map(|word| lower(word)).unwrap_or_default()
     }
 
-    /// Whether commands run that it does not name, or not alone.
+    /// Returns whether it is a script or an `EXEC`, which run commands that the request does not name.
     pub(crate) fn is_program(&self) -> bool {
         let name = self.name();
         name.starts_with("eval") || name == "exec"
     }
 
-    /// The first two words, as the name of a subcommand has them.
+    /// Returns the first two words, in the form of a subcommand's name.
     pub(crate) fn full_name(&self) -> String {
         let words: Vec<_> = self.words.iter().take(2).map(|word| lower(word)).collect();
         words.join("|")
     }
 
-    /// As `redis-cli` reads it.
+    /// Returns the step as a line for `redis-cli`.
     pub(crate) fn line(&self) -> String {
         let (user, version) = CONNECTIONS[self.connection];
         let words: Vec<_> = self.words.iter().map(|word| quoted(word)).collect();
@@ -70,12 +70,12 @@ impl Step {
     }
 }
 
-/// The scripts that a sequence has named so far.
+/// Scripts that a sequence has named so far.
 #[derive(Default)]
 pub(crate) struct Scripts(HashMap<String, Vec<u8>>);
 
 impl Scripts {
-    /// Takes note of the script in a request.
+    /// Remembers the script in a request.
     pub(crate) fn note(&mut self, step: &Step) {
         let place = match step.full_name().as_str() {
             "script|load" => 2,
@@ -87,7 +87,7 @@ impl Scripts {
         }
     }
 
-    /// The words of a request: those of a script are its name and the strings in the text that it runs.
+    /// Returns the words of a request. For a script these are its name and the string literals in its text.
     pub(crate) fn words_of(&self, step: &Step) -> Vec<String> {
         let all: Vec<_> = step.words.iter().map(|word| lower(word)).collect();
         if !step.name().starts_with("eval") {
@@ -104,7 +104,7 @@ pub(crate) fn lower(word: &[u8]) -> String {
     String::from_utf8_lossy(word).to_ascii_lowercase()
 }
 
-/// A word as `redis-cli` and inline requests want it.
+/// Quotes a word for `redis-cli` and inline requests.
 fn quoted(word: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
     if !word.is_empty() && word.iter().all(plain) {

@@ -1,16 +1,16 @@
-//! What no request may do: wait for long, set a time to live that ends during a sequence, or what else
-//! `docs/differences.md` says is not sent.
+//! Removal of what no request may do: wait for long, set a time to live that ends during a sequence, or anything else
+//! that `docs/differences.md` excludes.
 
 use crate::step::lower;
 
-/// The words, with longer times to live and shorter times to wait.
+/// Returns the words with longer times to live and shorter waiting times.
 pub(crate) fn words(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let name = words.first().map(|name| lower(name)).unwrap_or_default();
     match name.as_str() {
         "set" | "getex" | "setex" | "psetex" | "expire" | "pexpire" | "expireat" | "pexpireat"
         | "restore" => {
             words.iter_mut().skip(2).for_each(lengthen);
-            // Padded, two equal times are not equal.
+            // Padding makes two equal times unequal.
             if name.ends_with("expireat") {
                 words.retain(|word| !["gt", "lt"].contains(&lower(word).as_str()));
             }
@@ -24,7 +24,7 @@ pub(crate) fn words(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
             rest.next().into_iter().for_each(shorten_ms);
         }
         "srandmember" | "hrandfield" | "zrandmember" => words.iter_mut().skip(2).for_each(lessen),
-        // Elements without weights are equal, and a set has no order: any would do.
+        // Elements without weights are equal and a set has no order, so any order would be valid.
         "sort" | "sort_ro" if words.iter().any(|word| lower(word) == "by") => {
             words.retain(|word| lower(word) != "alpha");
             let pattern = words.iter().skip_while(|word| lower(word) != "by").nth(1);
@@ -32,7 +32,7 @@ pub(crate) fn words(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
                 words.retain(|word| lower(word) != "limit");
             }
         }
-        // Redis does not check the key of one without sources.
+        // Redis does not check the key of a PFMERGE without sources.
         "pfmerge" if words.len() == 2 => words.push(words[1].clone()),
         "wait" => words.iter_mut().skip(2).for_each(shorten_ms),
         _ => {}
@@ -40,7 +40,7 @@ pub(crate) fn words(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     words
 }
 
-/// From 1 ms to 3 hours: it could end now, or soon.
+/// Lengthens a time between 1 ms and 3 hours: it could end during the sequence.
 fn lengthen(word: &mut Vec<u8>) {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<u64>().ok());
     if number.is_some_and(|number| (1..10_000_000).contains(&number)) {
@@ -48,7 +48,7 @@ fn lengthen(word: &mut Vec<u8>) {
     }
 }
 
-/// Elements with repeats that take for ever to draw.
+/// Reduces a number of repeated elements that would take forever to draw.
 fn lessen(word: &mut Vec<u8>) {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<i64>().ok());
     if number.is_some_and(|number| number < -1000 && number > i64::MIN) {
@@ -59,7 +59,7 @@ fn lessen(word: &mut Vec<u8>) {
 fn shorten(word: &mut Vec<u8>) {
     let text = String::from_utf8_lossy(word);
     let seconds = text.trim_start().parse::<f64>();
-    // Hexadecimal numbers are for Redis only.
+    // Only Redis accepts hexadecimal numbers.
     if text.contains("0x") || seconds.is_ok_and(|seconds| (0.0..LONGEST).contains(&seconds)) {
         *word = b"0.01".to_vec();
     }
@@ -72,5 +72,5 @@ fn shorten_ms(word: &mut Vec<u8>) {
     }
 }
 
-/// What is more is out of range.
+/// Anything longer is out of range.
 const LONGEST: f64 = 9.2e15;

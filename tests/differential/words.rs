@@ -1,22 +1,22 @@
-//! Words: keys of every type in a small pool, numbers at the edges, and whatever else an argument may be.
+//! Random words: keys of every type from a small pool, numbers at the edges, and other arguments.
 
 use fastrand::Rng;
 
 use crate::lua;
 
-/// Where a word will stand.
+/// Place of a word in a request.
 pub(crate) struct Setting<'a> {
-    /// Its command, as in [`crate::grammar::Syntax`].
+    /// Its command, named as in [`crate::grammar::Syntax`].
     pub(crate) command: &'a str,
     /// The group of the command.
     pub(crate) group: &'a str,
-    /// What the documentation calls the argument.
+    /// Name of the argument in the documentation.
     pub(crate) name: &'a str,
-    /// Its type there.
+    /// Type of the argument in the documentation.
     pub(crate) kind: &'a str,
 }
 
-/// The keys of each group of commands. [`PRELUDE`] makes most of them.
+/// Keys of each group of commands. [`PRELUDE`] creates most of them.
 const KEYS: [(&str, &[&str]); 9] = [
     ("string", &["s1", "s2", "n1", "n2"]),
     ("hash", &["h1", "h2"]),
@@ -31,7 +31,7 @@ const KEYS: [(&str, &[&str]); 9] = [
 
 const STRANGE_KEYS: [&[u8]; 4] = [b"", b"absent", b"k\0\xff\r\n", b"two words"];
 
-/// What every sequence begins with: a key of every type.
+/// Beginning of every sequence: creates a key of every type.
 pub(crate) const PRELUDE: [&str; 12] = [
     "SET s1 hello",
     "SET n1 10",
@@ -47,7 +47,7 @@ pub(crate) const PRELUDE: [&str; 12] = [
     "GEOADD g1 13.361389 38.115556 a 15.087269 37.502669 b",
 ];
 
-/// Numbers that programs are often wrong about.
+/// Numbers that programs often get wrong.
 const EDGES: [&[u8]; 44] = [
     b"0",
     b"-0",
@@ -133,10 +133,10 @@ const LEXES: [&[u8]; 8] = [b"-", b"+", b"[a", b"(a", b"[b", b"(c", b"[", b"a"];
 const CHANNELS: [&[u8]; 6] = [b"news", b"news:1", b"w", b"", b"ch\0\xff", b"two words"];
 const WIDTHS: [&[u8]; 9] = [b"u8", b"i8", b"u1", b"i64", b"u63", b"u64", b"i5", b"i0", b"x8"];
 
-/// Remaining times are so long that nothing expires during a sequence.
+/// Base of times to live: long enough that nothing expires during a sequence.
 const FAR: u64 = 100_000_000;
 
-/// A word for this place.
+/// Returns a word for this place.
 pub(crate) fn any(rng: &mut Rng, place: &Setting<'_>) -> Vec<u8> {
     if rng.u8(..30) == 0 {
         return strange(rng);
@@ -151,7 +151,7 @@ pub(crate) fn any(rng: &mut Rng, place: &Setting<'_>) -> Vec<u8> {
     }
 }
 
-/// Any word at all.
+/// Returns an arbitrary word.
 pub(crate) fn strange(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..6) {
         0 => pick(rng, &VALUES),

@@ -1,10 +1,10 @@
-//! Links from page to page, and to a heading of one.
+//! Links between pages and to their headings.
 
 use std::path::{Path, PathBuf};
 
 use super::{files, read, root};
 
-/// Each link of the pages that leads nowhere, and says from where.
+/// Returns each broken link together with the page that contains it.
 pub(super) fn broken() -> Vec<String> {
     let pages = pages();
     let broken = |page: &PathBuf| {
@@ -15,7 +15,7 @@ pub(super) fn broken() -> Vec<String> {
     pages.iter().flat_map(broken).collect()
 }
 
-/// The pages under `docs` that the README does not link to.
+/// Returns the pages under `docs` that the README does not link to.
 pub(super) fn unlisted() -> Vec<String> {
     let readme = read("README.md");
     let linked = links(&readme);
@@ -46,10 +46,10 @@ fn leads_somewhere(page: &Path, link: &str) -> bool {
     target.exists() && anchor.is_none_or(|anchor| anchors(&target).iter().any(|it| it == anchor))
 }
 
-/// What can be linked to in a page, as GitHub names it.
+/// Returns the anchors of a page, named as GitHub names them.
 pub(super) fn anchors(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).unwrap();
-    // What is between ``` is no heading, though it may begin with `#`.
+    // Text between ``` is never a heading, even if it begins with `#`.
     let prose = text.split("\n```").step_by(2);
     let headings = prose.flat_map(str::lines).filter(|line| line.starts_with('#'));
     headings.map(|line| anchor(line.trim_start_matches('#').trim())).collect()

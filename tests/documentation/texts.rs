@@ -1,9 +1,9 @@
-//! What operators are told, as it stands in the source: why the proxy does not start, what is wrong with a master,
-//! what the log warns of.
+//! Texts for operators, as they stand in the source: reasons why the proxy does not start, problems with a master,
+//! warnings in the log.
 
 use super::{files, filled_in, joined, root};
 
-/// All of that, with `…` where something is filled in, and without quotes of Markdown.
+/// Returns all of these texts, with `…` for filled-in values and without Markdown quotes.
 pub(super) fn for_operators() -> Vec<String> {
     let mut texts = Vec::new();
     for file in files(&root().join("src"), "rs") {
@@ -27,7 +27,7 @@ pub(super) fn for_operators() -> Vec<String> {
     told.filter(|text| !text.starts_with("Protocol error")).collect()
 }
 
-/// Where every text is about something that is wrong, but for those of [`NOTHING_WRONG`].
+/// Files whose texts are all about problems, except for those in [`NOTHING_WRONG`].
 const SETTINGS: [&str; 13] = [
     "src/admin/status.rs",
     "src/cli/check",
@@ -44,10 +44,10 @@ const SETTINGS: [&str; 13] = [
     "src/masters/standing.rs",
 ];
 
-/// Where texts are for `--help`.
+/// Files with texts for `--help`.
 const HELP: [&str; 2] = ["src/config/setting.rs", "src/config/table.rs"];
 
-/// What is no complaint, or stands in another text that is.
+/// Texts that are not complaints, or are part of a text that is one.
 const NOTHING_WRONG: [&str; 27] = [
     "redlock-proxy 1  ",
     "redlock-proxy 1 \\\"\\\" ",
@@ -78,13 +78,14 @@ const NOTHING_WRONG: [&str; 27] = [
     "log filter set to … from now on",
 ];
 
-/// Three words, one of which is not filled in. What begins with a space goes on where another text ended.
+/// Returns whether a text has three words, one of them not filled in. A text that begins with a space continues another
+/// one.
 fn is_sentence(text: &str) -> bool {
     let is_word = |word: &str| word.chars().filter(char::is_ascii_alphabetic).count() > 2;
     text.split(' ').count() > 2 && text.split(' ').any(is_word) && !text.starts_with([' ', ';'])
 }
 
-/// The string literals up to the bracket that closes what is open where the piece of source begins.
+/// Returns the string literals up to the bracket that closes the one open at the start of `source`.
 fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (mut rest, mut depth) = (source, 0_i32);

@@ -1,4 +1,4 @@
-//! Libraries of functions: one register of the masters, through whichever proxy they are loaded and called.
+//! Libraries of functions: one register on the masters, whichever proxy loads or calls them.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -32,14 +32,14 @@ async fn functions_find_what_they_find_in_one_redis() {
     compare(tables::FOUND).await;
 }
 
-/// Nothing here is about masters that are slow.
+/// Flags for tests that are not about slow masters.
 const PATIENT: [&str; 2] = ["--patience", "20s"];
 
 async fn ask(client: &mut Raw, line: &str) -> Reply {
     client.ask(&words(line)).await
 }
 
-/// A library `name` whose function of the same name returns `value`.
+/// Returns a library `name` with a function of that name that returns `value`.
 fn library(name: &str, value: &str) -> String {
     format!("#!lua name={name}\nredis.register_function('{name}', function() return {value} end)")
 }
@@ -68,7 +68,7 @@ async fn what_one_proxy_has_loaded_another_one_calls() {
     assert!(ask(&mut far, "FCALL f 0").await.is_error("ERR Function not found"));
 }
 
-/// Changes that one connection has sent without waiting are seen by what it has sent after them.
+/// Requests in a pipeline see the changes that the same connection sent before them.
 #[tokio::test]
 async fn a_pipeline_sees_what_it_has_loaded() {
     let masters = Masters::start(3);
@@ -91,7 +91,7 @@ async fn a_pipeline_sees_what_it_has_loaded() {
     }
 }
 
-/// The same of a change that takes two rounds, as another proxy has made the one before.
+/// Like the test above, for a change that takes two rounds because another proxy made the previous one.
 #[tokio::test]
 async fn a_pipeline_sees_what_it_has_removed() {
     let Some(stage) = Stage::set(&PATIENT) else { return };
@@ -102,7 +102,7 @@ async fn a_pipeline_sees_what_it_has_removed() {
     for _ in 0..20 {
         assert_eq!(load(&mut near, "f", "1").await, Reply::bulk("f"));
         assert_eq!(ask(&mut far, "FCALL f 1 k").await, Reply::Int(1));
-        // It reads them as well, and takes the promises over.
+        // The call also reads the libraries and takes over the promises.
         assert_eq!(ask(&mut near, "FCALL f 1 k").await, Reply::Int(1));
         far.send(&sent.concat()).await;
         assert_eq!(far.reply().await, Reply::ok());
@@ -110,7 +110,7 @@ async fn a_pipeline_sees_what_it_has_removed() {
     }
 }
 
-/// Both proxies load a library of their own, with a function that only one library may have: one of them wins.
+/// Both proxies load their own library, with a function that only one library may have. One of them wins.
 #[tokio::test]
 async fn two_proxies_load_at_once() {
     let Some(stage) = Stage::set(&PATIENT) else { return };
@@ -137,7 +137,7 @@ async fn two_proxies_load_at_once() {
     }
 }
 
-/// A master that missed a load neither answers for it nor has its library called.
+/// A master that missed a load neither answers about the library nor runs an outdated one.
 #[tokio::test]
 async fn a_minority_that_missed_a_load_is_not_believed() {
     let Some(stage) = Stage::set(&["--vote-timeout", "100ms"]) else { return };
@@ -151,7 +151,7 @@ async fn a_minority_that_missed_a_load_is_not_believed() {
     let refused = load(&mut far, "f", "'new'").await;
     assert!(matches!(&refused, Reply::Error(_) | Reply::Bulk(_)), "{refused:?}");
     stage.heal();
-    // Whatever became of it: all see the same from then on.
+    // Whatever the outcome, all clients see the same from then on.
     let seen = eventually("a quorum tells", || async {
         let mut client = stage.near.raw().await;
         match ask(&mut client, "FCALL f 0").await {
@@ -192,7 +192,7 @@ async fn masters_that_were_emptied_get_the_libraries_back() {
     assert_eq!([register(1).await, register(2).await], [first.clone(), first]);
 }
 
-/// Clients neither see the register nor can they touch it.
+/// Clients can neither see nor touch the register.
 #[tokio::test]
 async fn the_register_is_the_proxys_own() {
     if target_is_plain_redis() {
@@ -234,8 +234,7 @@ async fn the_register_is_the_proxys_own() {
     }
 }
 
-/// A library may use keys that it has not declared, before it has written and after that, and what it has written stays
-/// when it fails.
+/// A library may use undeclared keys, both before and after its first write. Its writes remain when it fails.
 #[tokio::test]
 async fn keys_that_are_not_declared_are_found() {
     let masters = Masters::start(3);
@@ -257,7 +256,7 @@ async fn keys_that_are_not_declared_are_found() {
     assert_eq!(ask(&mut client, "HSET hash a 1").await, Reply::Int(1));
     assert!(ask(&mut client, "FCALL fails 1 list hash").await.is_error("WRONGTYPE"));
     assert_eq!(ask(&mut client, "LLEN list").await, Reply::Int(4));
-    // One that names its keys by its first parameter keeps no images, and does the same.
+    // This one names its keys by its first parameter, so it keeps no images, and gets the same result.
     let text = "#!lua name=plain\n\
          local function both(keys, args) redis.call('RPUSH', keys[1], args[1]) return redis.call('INCR', keys[2]) end\n\
          redis.register_function('both', both)";
@@ -270,7 +269,7 @@ async fn keys_that_are_not_declared_are_found() {
     );
 }
 
-/// The library of a user runs under the rules of whoever calls it.
+/// A user's library runs under the rules of its caller.
 #[tokio::test]
 async fn functions_keep_to_the_rules_of_their_caller() {
     if target_is_plain_redis() {
@@ -321,14 +320,14 @@ async fn functions_keep_to_the_rules_of_their_caller() {
     }
 }
 
-/// What one dumps, the other restores.
+/// A dump from one side can be restored on the other.
 #[tokio::test]
 async fn libraries_move_between_a_redis_and_a_proxy() {
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &PATIENT);
     let redis = Master::start();
     let mut sides = [proxy.raw().await, Raw::connect(&redis.address()).await];
-    // Long enough for Redis to pack it.
+    // Long enough for Redis to compress it.
     let long = "-- words words words\n".repeat(2_000);
     for turn in 0..2 {
         let [from, to] = &mut sides;

@@ -1,6 +1,6 @@
-//! Libraries of functions: what is refused, what is told, and what functions find when they are called.
+//! Libraries of functions: refusals, listings, and the environment that functions find when they are called.
 //!
-//! A plain Redis lists libraries, and the functions of one, in an order of its own.
+//! A plain Redis lists libraries, and the functions within each, in an arbitrary order.
 
 pub(crate) const LOADING: &str = r##"
     FUNCTION FLUSH

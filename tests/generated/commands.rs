@@ -1,28 +1,28 @@
 //! Random commands over a few keys of every common type.
 //!
-//! A key is named after the type it mostly has. Now and then a command meets a key of another type,
-//! as the errors have to be the same too.
+//! Each key is named after its usual type. Now and then a command hits a key of another type, because errors must be
+//! equal too.
 
 use fastrand::Rng;
 
-/// The keys of all programs. Few, so that commands meet what earlier ones left.
+/// Keys of all programs: few, so that commands hit what earlier ones left behind.
 pub(crate) const KEYS: [&str; 14] = [
     "string:1", "string:2", "number:1", "number:2", "hash:1", "hash:2", "set:1", "set:2", "zset:1",
     "zset:2", "list:1", "list:2", "bits:1", "stream:1",
 ];
 
-/// A command; `{...}` are to be filled in by [`word`].
+/// Returns a command whose `{...}` placeholders [`word`] fills in.
 pub(crate) fn template(rng: &mut Rng) -> &'static str {
     let family = FAMILIES[rng.usize(..FAMILIES.len())];
     family[rng.usize(..family.len())]
 }
 
-/// Some command, ready to be sent.
+/// Returns a random command, ready to be sent.
 pub(crate) fn command(rng: &mut Rng) -> Vec<String> {
     template(rng).split(' ').map(|part| word(rng, part)).collect()
 }
 
-/// One word of a template, filled in.
+/// Fills in one word of a template.
 pub(crate) fn word(rng: &mut Rng, part: &str) -> String {
     match part {
         "{any}" => any_key(rng),
@@ -40,7 +40,7 @@ pub(crate) fn word(rng: &mut Rng, part: &str) -> String {
     }
 }
 
-/// A word that stands for a key.
+/// Returns whether a word of a template stands for a key.
 pub(crate) fn is_key(part: &str) -> bool {
     [
         "{any}",
@@ -56,7 +56,7 @@ pub(crate) fn is_key(part: &str) -> bool {
     .contains(&part)
 }
 
-/// Whether the order of what a command answers is Redis's own affair.
+/// Returns whether Redis may choose the order of the elements in the reply.
 pub(crate) fn is_unordered(text: &str) -> bool {
     let text = text.to_uppercase();
     UNORDERED.iter().any(|name| text.contains(name))
@@ -73,13 +73,13 @@ fn any_key(rng: &mut Rng) -> String {
     KEYS[rng.usize(..KEYS.len())].to_owned()
 }
 
-/// Every time to live is longer than this and every other number shorter, so that replies tell which
-/// they are; and nothing expires during the test.
+/// Every time to live is longer than this and every other number is shorter, so replies can be told apart. It also
+/// means that nothing expires during the test.
 pub(crate) const FAR_MS: u64 = 100_000_000;
 
 const VALUES: [&str; 8] = ["", "a", "b", "7", "two words", "-1", "1.5", "größer"];
 
-/// As a client sends them, and as they stand in a script.
+/// Commands with unordered replies, as clients send them and as they appear in scripts.
 const UNORDERED: [&str; 9] =
     ["SMEMBERS", "SUNION", "SINTER", "SDIFF", "HGETALL", "HKEYS", "HVALS", "KEYS *", "'KEYS', '*'"];
 
@@ -223,8 +223,8 @@ const OTHERS: &[&str] = &[
     "KEYS *",
 ];
 
-/// Without `GT` and `LT`: a script that runs twice within a millisecond would not prolong what it does
-/// prolong a moment later.
+/// Leaves out `GT` and `LT`: a script that runs twice within a millisecond would not extend a key that it does extend a
+/// moment later.
 const ANY_TYPE: &[&str] = &[
     "DEL {any}",
     "DEL {any} {any}",

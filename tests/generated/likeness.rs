@@ -1,9 +1,10 @@
-//! When two replies, or two states of a key, are the same.
+//! Comparison of two replies, or of two states of a key.
 
 use super::commands::FAR_MS;
 use crate::support::Reply;
 
-/// Equal, but for times to live, which go on between the two, and for order where it means nothing.
+/// Returns whether two replies are equal, apart from times to live, which run down between the two, and from order
+/// where it has no meaning.
 pub(crate) fn alike(expected: &Reply, actual: &Reply, unordered: bool) -> bool {
     match (expected, actual) {
         (Reply::Int(expected), Reply::Int(actual)) => same_number(*expected, *actual),
@@ -22,7 +23,7 @@ pub(crate) fn alike(expected: &Reply, actual: &Reply, unordered: bool) -> bool {
     }
 }
 
-/// Times to live may be 2 % apart: they are padded on masters, and some time goes by.
+/// Compares numbers. Times to live may differ by 2 %: masters pad them, and some time passes between the requests.
 pub(crate) fn same_number(expected: i64, actual: i64) -> bool {
     let far_s = i64::try_from(FAR_MS / 1000).expect("a small number");
     let near = (expected - actual).abs() <= expected / 50;
@@ -34,7 +35,7 @@ fn same_list<T>(expected: &[T], actual: &[T], same: impl Fn(&T, &T) -> bool) -> 
         && expected.iter().zip(actual).all(|(one, other)| same(one, other))
 }
 
-/// The same elements, each as often.
+/// Returns whether both contain the same elements, each the same number of times.
 fn same_bag<T>(expected: &[T], actual: &[T], same: impl Fn(&T, &T) -> bool) -> bool {
     let mut rest: Vec<&T> = actual.iter().collect();
     for one in expected {

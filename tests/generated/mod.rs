@@ -1,4 +1,4 @@
-//! Random programs, and how their effects are compared: for `programs_random`.
+//! Random programs, and the comparison of their effects, for `programs_random`.
 
 pub(crate) mod commands;
 pub(crate) mod likeness;

@@ -5,17 +5,17 @@ use sha1_smol::Sha1;
 
 use super::commands::{KEYS, command, is_key, is_unordered, template, word};
 
-/// What one connection sends. The first of the two connections speaks RESP2, the second RESP3.
+/// A request on one connection. The first of the two connections speaks RESP2, the second RESP3.
 pub(crate) struct Request {
     pub(crate) connection: usize,
     pub(crate) words: Vec<String>,
-    /// What runs by its SHA1, for reports.
+    /// Text of a script called by its SHA1, for reports.
     pub(crate) script: Option<String>,
-    /// The order within the reply means nothing.
+    /// Whether the order of elements in the reply has no meaning.
     pub(crate) unordered: bool,
 }
 
-/// Makes programs. It remembers its scripts, to run them again by their SHA1.
+/// Generates programs. It remembers its scripts, to run them again by their SHA1.
 pub(crate) struct Author {
     rng: Rng,
     scripts: Vec<String>,
@@ -26,7 +26,7 @@ impl Author {
         Author { rng: Rng::with_seed(seed), scripts: Vec::new() }
     }
 
-    /// Requests that belong together; most of them go over one connection.
+    /// Returns requests that belong together. Most of them use one connection.
     pub(crate) fn program(&mut self) -> Vec<Request> {
         let connection = self.rng.usize(..2);
         match self.rng.u8(..20) {
@@ -54,7 +54,7 @@ impl Author {
         self.run("EVAL", &text, &text, connection)
     }
 
-    /// A script that ran before; sometimes it turns out to be unknown.
+    /// Runs an earlier script again, sometimes one that turns out to be unknown.
     fn known_script(&mut self, connection: usize) -> Request {
         let text =
             self.rng.choice(&self.scripts).map_or("return 'unknown'", |text| text).to_owned();
@@ -62,7 +62,7 @@ impl Author {
         Request { script: Some(text), ..request }
     }
 
-    /// Every script gets all keys, and two arguments.
+    /// Runs a script, passing all keys and two arguments.
     fn run(&mut self, name: &str, script: &str, text: &str, connection: usize) -> Request {
         let mut words = vec![name.to_owned(), script.to_owned(), KEYS.len().to_string()];
         words.extend(KEYS.map(str::to_owned));
@@ -70,7 +70,7 @@ impl Author {
         Request { connection, words, script: None, unordered: is_unordered(text) }
     }
 
-    /// `WATCH`, sometimes in vain, then `MULTI` to `EXEC`.
+    /// Returns a transaction from `MULTI` to `EXEC`, sometimes after a `WATCH` that may have no effect.
     fn transaction(&mut self, connection: usize) -> Vec<Request> {
         let mut requests = if self.rng.bool() { self.watch(connection) } else { Vec::new() };
         requests.push(request(connection, &["MULTI"]));
@@ -83,7 +83,7 @@ impl Author {
         requests
     }
 
-    /// The other connection leaves the key alone, or deletes it.
+    /// Watches a key. The other connection leaves it alone or deletes it.
     fn watch(&mut self, connection: usize) -> Vec<Request> {
         let other = 1 - connection;
         let key = word(&mut self.rng, "{any}");
@@ -111,7 +111,8 @@ impl Author {
         }
     }
 
-    /// Truth values inside a reply keep their RESP3 type in a script of its own only.
+    /// Runs an earlier script in a transaction. Booleans inside a reply only keep their RESP3 type in a script that
+    /// runs on its own.
     fn known_script_in_transaction(&mut self, connection: usize) -> Request {
         let request = self.known_script(connection);
         let resp3 = request.script.as_ref().is_some_and(|text| text.starts_with(RESP3));
@@ -126,7 +127,7 @@ fn request(connection: usize, words: &[&str]) -> Request {
 
 const RESP3: &str = "redis.setresp(3)\n";
 
-/// A script keeps what its commands answer and returns that, or ends in another way.
+/// Returns a script that collects the replies of its commands and returns them, or ends in another way.
 fn script(rng: &mut Rng) -> String {
     let head = "local kept = {}\nlocal function keep(reply) kept[#kept + 1] = reply end\n";
     format!("{head}{}{}", block(rng, 2), ending(rng))
@@ -184,13 +185,13 @@ fn ending(rng: &mut Rng) -> String {
     }
 }
 
-/// A command as the arguments of `redis.call`.
+/// Returns a command as the arguments of `redis.call`.
 fn arguments(rng: &mut Rng) -> String {
     let parts: Vec<String> = template(rng).split(' ').map(|part| lua(rng, part)).collect();
     parts.join(", ")
 }
 
-/// A word as Lua has it: keys mostly by way of `KEYS`, now and then undeclared.
+/// Returns a word as Lua source: keys mostly by way of `KEYS`, now and then undeclared.
 fn lua(rng: &mut Rng, part: &str) -> String {
     let filled = word(rng, part);
     match KEYS.iter().position(|key| *key == filled) {

@@ -1,4 +1,4 @@
-//! Clients that count: each request adds one, so that a reply that is lost, doubled or somebody else's is seen.
+//! Clients that count. Each request adds one, so a reply that is lost, duplicated or meant for another client shows.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 use crate::pair::Pair;
 use crate::support::{Raw, Reply, encode, eventually};
 
-/// How many clients of each kind.
+/// Number of clients of each kind.
 const CLIENTS: usize = 8;
 
-/// How many requests a client has in flight that pipelines.
+/// Requests in flight for a client that pipelines.
 const PIPELINE: u64 = 30;
 
 pub struct Load {
@@ -27,7 +27,7 @@ struct Client {
     task: JoinHandle<()>,
 }
 
-/// How a client connects, and again for every request or never.
+/// How a client connects, and whether it reconnects for every request.
 #[derive(Clone)]
 struct Habit {
     address: String,
@@ -58,7 +58,7 @@ impl Load {
         Load { clients: clients.collect(), is_over }
     }
 
-    /// Every client gets some replies more.
+    /// Waits until every client has received some more replies.
     pub async fn makes_progress(&self) {
         let replies = |client: &Client| client.replies.load(Ordering::Relaxed);
         let before: Vec<u64> = self.clients.iter().map(replies).collect();
@@ -71,7 +71,7 @@ impl Load {
         }
     }
 
-    /// Each request was executed once.
+    /// Stops the clients, and checks that each request was executed exactly once.
     pub async fn stop_and_check(self, pair: &Pair) {
         self.is_over.store(true, Ordering::Relaxed);
         let mut raw = Raw::connect(pair.address()).await;

@@ -1,4 +1,4 @@
-//! Upgrades: a new process takes over from the running one, and no client notices.
+//! Upgrades: a new process takes over from the running one without any client noticing.
 
 #![allow(clippy::disallowed_methods, reason = "these tests wait for real processes")]
 #![allow(unreachable_pub, reason = "a test binary has no users")]
@@ -22,8 +22,7 @@ use support::{
 use load::Load;
 use pair::Pair;
 
-/// Every request that is sent through two upgrades in a row gets its own reply on its own connection, and was
-/// executed once.
+/// Across two upgrades in a row, every request gets its own reply on its own connection and is executed exactly once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_load_no_reply_is_lost_and_nobody_is_disconnected() {
     if target_is_plain_redis() {
@@ -44,7 +43,7 @@ async fn under_load_no_reply_is_lost_and_nobody_is_disconnected() {
     }
 }
 
-/// All that a client has told about itself is known after an upgrade, and so are its scripts.
+/// After an upgrade, the proxy still knows everything a client has told it about itself, and its scripts.
 #[tokio::test]
 async fn a_client_finds_everything_as_it_left_it() {
     if target_is_plain_redis() {
@@ -80,7 +79,7 @@ async fn a_client_finds_everything_as_it_left_it() {
     silent.send(&encode(&words("SET quiet 1"))).await;
     silent.send(&encode(&words("CLIENT REPLY ON"))).await;
     assert_eq!(silent.reply().await, Reply::ok());
-    // Numbers are not given away twice.
+    // No client id is given out twice.
     let mut new = Raw::connect(pair.address()).await;
     assert_eq!(new.ask(&words("AUTH secret")).await, Reply::ok());
     let ids: Vec<i64> = ids(&mut new).await;
@@ -99,7 +98,7 @@ async fn a_guesser_begins_anew_in_another_process() {
     for reply in guesser.replies(6).await {
         assert!(reply.is_error("WRONGPASS"), "{reply:?}");
     }
-    // What waits is taken along.
+    // Pending requests move along with the connection.
     guesser.send(&encode(&["AUTH", "guess"]).repeat(100)).await;
     let before = pair.upgrade(&["--requirepass", "secret"]);
     assert_eq!(before.ended().code(), Some(0));
@@ -113,7 +112,7 @@ async fn a_guesser_begins_anew_in_another_process() {
     assert!(guesser.reply().await.is_error("WRONGPASS"), "it is answered all the same");
 }
 
-/// Who is who is looked up among the users of the new process.
+/// The new process looks up each client's user among its own users.
 #[tokio::test]
 async fn users_are_who_they_were_by_the_rules_that_count_now() {
     if target_is_plain_redis() {
@@ -150,7 +149,7 @@ async fn users_are_who_they_were_by_the_rules_that_count_now() {
 }
 
 fn field_of(line: &str, field: &str) -> String {
-    // In RESP3 the text has a kind.
+    // In RESP3 the text has a type prefix.
     let line = line.trim_start_matches("txt:");
     let mut fields = line.split_whitespace().filter_map(|word| word.split_once('='));
     fields.find(|(name, _)| *name == field).expect("the field").1.to_owned()
@@ -183,7 +182,7 @@ async fn half_a_request_before_and_the_other_half_after() {
     }
 }
 
-/// What cannot go in the middle goes when it is done.
+/// A client in the middle of a transaction is handed over when the transaction is done.
 #[tokio::test]
 async fn a_transaction_that_was_begun_is_ended_where_it_was_begun() {
     if target_is_plain_redis() {
@@ -197,7 +196,7 @@ async fn a_transaction_that_was_begun_is_ended_where_it_was_begun() {
     assert_eq!(watching.ask(&words("WATCH watched")).await, Reply::ok());
     let before = pair.upgrade(&["--drain-timeout", "1h"]);
     assert_eq!(raw.ask(&words("SELECT 3")).await, Reply::Simple("QUEUED".into()));
-    // What comes right behind is for the successor.
+    // The request right behind EXEC is for the successor.
     raw.send(&[encode(&["EXEC"]), encode(&words("INCR counter")), encode(&["PING"])].concat())
         .await;
     assert_eq!(raw.reply().await, Reply::Array(vec![Reply::Int(1), Reply::ok()]));
@@ -211,7 +210,7 @@ async fn a_transaction_that_was_begun_is_ended_where_it_was_begun() {
     assert_eq!(raw.process_id().await, pair.current().id());
 }
 
-/// It waits in the new process, where it gets what comes.
+/// A blocked client keeps waiting in the new process, and is woken there.
 #[tokio::test]
 async fn a_client_that_waits_for_an_element_goes_on_to_wait() {
     if target_is_plain_redis() {
@@ -251,7 +250,7 @@ async fn a_client_that_waits_for_an_element_goes_on_to_wait() {
     assert_eq!(elements.len(), clients.len());
 }
 
-/// What is added while processes take turns comes after `$` as well.
+/// Entries added while the processes switch also come after `$`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_waits_for_entries_misses_none_that_is_added_meanwhile() {
     if target_is_plain_redis() {
@@ -293,7 +292,7 @@ async fn a_client_that_waits_for_entries_misses_none_that_is_added_meanwhile() {
 
 const STREAMS: usize = 40;
 
-/// Whoever cannot be handed over in time is told so as at any end.
+/// A client that cannot be handed over in time sees the same end as at any shutdown.
 #[tokio::test]
 async fn who_does_not_come_to_an_end_is_ended_as_by_sigterm() {
     if target_is_plain_redis() {
@@ -309,7 +308,7 @@ async fn who_does_not_come_to_an_end_is_ended_as_by_sigterm() {
     assert!(line.ends_with(": 0 clients moved, 1 closed"), "{line}");
 }
 
-/// A successor that says nothing, nonsense or too much, or dies at any point.
+/// The successor sends nothing, nonsense or too much, or dies at any point.
 #[tokio::test]
 async fn a_successor_that_fails_changes_nothing() {
     if target_is_plain_redis() {
@@ -347,7 +346,7 @@ async fn a_successor_that_fails_changes_nothing() {
     assert!(refused.contains("it speaks version 1 of the handover and not 2"), "{refused}");
 }
 
-/// A real one that is killed while clients still stay with the predecessor.
+/// A real successor is killed while some clients are still with its predecessor.
 #[tokio::test]
 async fn a_successor_that_is_killed_leaves_the_rest_to_its_predecessor() {
     if target_is_plain_redis() {
@@ -367,7 +366,7 @@ async fn a_successor_that_is_killed_leaves_the_rest_to_its_predecessor() {
         (new.process_id().await == pair.current().id()).then_some(())
     })
     .await;
-    // And the next one succeeds.
+    // The next attempt succeeds.
     let before = pair.upgrade(&[]);
     assert_eq!(before.ended().code(), Some(0));
     assert_eq!(open.ask(&words("GET key")).await, Reply::bulk("1"));
@@ -502,7 +501,7 @@ async fn sigusr2_that_fails_can_be_sent_again() {
     let first = raw.process_id().await;
     let place = pair.path("handover.sock");
     let hidden = pair.path("hidden");
-    // Without its socket the new process takes the port for somebody else's.
+    // Without the socket, the new process assumes that another program owns the port.
     std::fs::rename(&place, &hidden).expect("moved");
     pair.current().send_signal("USR2");
     eventually("the log says so", || async {
@@ -517,7 +516,7 @@ async fn sigusr2_that_fails_can_be_sent_again() {
     assert_eq!(pair.retire_current(), Some(0));
 }
 
-/// As a user's program would live through it.
+/// The upgrade as a user's program would see it.
 #[tokio::test]
 async fn a_client_library_does_not_notice() {
     if target_is_plain_redis() {
@@ -536,7 +535,7 @@ async fn a_client_library_does_not_notice() {
     }
 }
 
-/// Who has subscribed gets each message once, those that are published during the upgrade, too.
+/// A subscriber receives each message once, including those published during the upgrade.
 #[tokio::test]
 async fn a_subscriber_goes_along_and_misses_nothing() {
     if target_is_plain_redis() {
@@ -576,7 +575,7 @@ async fn a_subscriber_goes_along_and_misses_nothing() {
     }
 }
 
-/// Messages that are numbered, some at a time; says how many.
+/// Publishes numbered messages, some at a time, and returns their number.
 async fn publish(address: String, is_over: Arc<AtomicBool>) -> u64 {
     const AT_A_TIME: u64 = 10;
     let mut raw = Raw::connect(&address).await;
@@ -595,7 +594,7 @@ async fn publish(address: String, is_over: Arc<AtomicBool>) -> u64 {
     number
 }
 
-/// Keys cannot be handed over: these clients are told to connect again, when they wait for nothing.
+/// TLS keys cannot be handed over. These clients are disconnected to connect again, while they have no request pending.
 #[tokio::test]
 async fn a_tls_client_is_disconnected_properly_when_it_is_idle() {
     if target_is_plain_redis() {
@@ -624,7 +623,7 @@ async fn a_tls_client_is_disconnected_properly_when_it_is_idle() {
     assert_eq!(connect().await.ask(&words("GET key")).await, Reply::bulk("1"));
 }
 
-/// Only the process that made it knows what a master that is down still has to get.
+/// Only the process that made a release knows that a master that is down has yet to receive it.
 #[tokio::test]
 async fn a_release_that_a_master_has_missed_is_delivered_before_the_end() {
     if target_is_plain_redis() {

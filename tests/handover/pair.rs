@@ -1,4 +1,4 @@
-//! A proxy with a place to hand over, and the one that takes over from it.
+//! A proxy with a handover socket, and the process that takes over from it.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use crate::support::master::signal;
 use crate::support::{Masters, Proxy, Raw, eventually};
 
-/// The process that serves, in front of three masters; it listens by TCP and by a socket in the file system.
+/// The serving process, in front of three masters. It listens on TCP and on a Unix socket.
 pub struct Pair {
     /// Dropped before the masters.
     current: RefCell<Option<Proxy>>,
@@ -23,7 +23,7 @@ impl Pair {
         Pair::start_in(flags, Vec::new())
     }
 
-    /// With more variables of the environment.
+    /// Starts the pair with additional environment variables.
     pub fn start_in(flags: &[&str], environment: Vec<(&str, PathBuf)>) -> Pair {
         let (masters, directory) = (Masters::start(3), tempfile::tempdir().expect("a directory"));
         let words = with_places(directory.path(), flags);
@@ -41,17 +41,18 @@ impl Pair {
         &self.address
     }
 
-    /// A file of this pair.
+    /// Returns the path of a file in the pair's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The process that serves.
+    /// Returns the serving process.
     pub fn current(&self) -> std::cell::Ref<'_, Proxy> {
         std::cell::Ref::map(self.current.borrow(), |proxy| proxy.as_ref().expect("one that serves"))
     }
 
-    /// A new process takes over and accepts. Returns the one before, which ends when its last client has gone.
+    /// Starts a new process, which takes over and accepts. Returns the previous one, which ends when its last client
+    /// has gone.
     pub fn upgrade(&mut self, flags: &[&str]) -> Proxy {
         let words = with_places(self.directory.path(), flags);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -60,24 +61,24 @@ impl Pair {
         self.replace(after)
     }
 
-    /// Another process serves, as the test knows; returns the one before.
+    /// Records that another process serves now, and returns the previous one.
     pub fn replace(&self, after: Proxy) -> Proxy {
         self.current.replace(Some(after)).expect("one that served")
     }
 
-    /// Waits until the current process has ended by itself.
+    /// Waits until the current process ends by itself.
     pub fn retire_current(&self) -> Option<i32> {
         self.current.take().expect("one that served").ended().code()
     }
 
-    /// Ends the last process; its files are still there to be looked at.
+    /// Ends the last process, and returns its files for inspection.
     pub fn stop(self) -> TempDir {
         let ended = self.current.take().expect("one that serves").terminate();
         assert_eq!(ended.code(), Some(0));
         self.directory
     }
 
-    /// The process that accepts, once it is another one.
+    /// Waits until another process accepts, and returns its id.
     pub async fn successor_of(&self, first: u32) -> u32 {
         eventually("another process answers", || async {
             let process = Raw::connect(&self.address).await.process_id().await;
@@ -86,7 +87,7 @@ impl Pair {
         .await
     }
 
-    /// What a process says in its log when it has handed over.
+    /// Waits for the log line in which a process reports that it has handed over.
     pub async fn farewell(before: &Proxy) -> String {
         eventually("it has handed over", || async {
             before.log().into_iter().find(|line| line.contains("handed over to process"))
@@ -94,12 +95,12 @@ impl Pair {
         .await
     }
 
-    /// Somebody who wants to take over.
+    /// Connects to the handover socket, like a successor would.
     pub async fn handover_socket(&self) -> Raw {
         Raw::over(UnixStream::connect(self.path("handover.sock")).await.expect("a listener"))
     }
 
-    /// A new process that cannot: how it ends, and what it says.
+    /// Starts a new process that cannot take over. Returns its exit code and its output.
     pub fn fail_to_take_over(&self, flags: &[&str]) -> (Option<i32>, String) {
         let words = with_places(self.directory.path(), flags);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -121,13 +122,13 @@ pub fn run(flags: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A message as one process sends it to the other.
+/// Encodes a message as the processes send it to each other.
 pub fn frame(json: &[u8]) -> Vec<u8> {
     let length = u32::try_from(json.len()).expect("a short message").to_be_bytes();
     [&length, &[0; 4], json].concat()
 }
 
-/// A process that is no child of this one. It is killed when this is dropped.
+/// A process that is not a child of this one. It is killed on drop.
 pub struct Killed(pub u32);
 
 impl Drop for Killed {

@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 use crate::support::master::signal;
 use crate::support::{PATIENCE, Raw, eventually_blocking};
 
-/// It is killed when dropped.
+/// A learner process. It is killed on drop.
 pub(crate) struct Learner {
     process: Child,
     log: Arc<Mutex<Vec<String>>>,
 }
 
-/// How it ended.
+/// Exit status and output of a learner.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) report: String,
 }
 
-/// The command with these words, not started.
+/// Returns the command with these arguments, without starting it.
 pub(crate) fn command(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
     command.arg("learn").args(words).env_remove("RUST_LOG").env("NO_COLOR", "1");
@@ -30,7 +30,7 @@ pub(crate) fn command(words: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end, which must come by itself.
+/// Runs it until it ends by itself.
 pub(crate) fn run(words: &[&str]) -> Output {
     let mut command = command(words);
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -47,7 +47,7 @@ pub(crate) fn run(words: &[&str]) -> Output {
 }
 
 impl Learner {
-    /// In front of this Redis.
+    /// Starts it in front of this Redis.
     pub(crate) fn start(data: &str, flags: &[&str]) -> Self {
         let words = ["--data", data, "--listen", "127.0.0.1:0"];
         let mut command = command(&[&words, flags].concat());
@@ -63,7 +63,7 @@ impl Learner {
         learner
     }
 
-    /// What follows `text` in a line of the log.
+    /// Waits for a log line with `text`, and returns the rest of that line.
     pub(crate) fn told(&self, text: &str) -> String {
         eventually_blocking(text, || {
             let log = self.log.lock().expect("the log");
@@ -72,12 +72,12 @@ impl Learner {
         })
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub(crate) fn address(&self) -> String {
         self.told("listening on ")
     }
 
-    /// Where its page is.
+    /// Returns the address of its status page.
     pub(crate) fn admin_address(&self) -> String {
         self.told("status at http://")
     }
@@ -86,7 +86,7 @@ impl Learner {
         Raw::connect(&self.address()).await
     }
 
-    /// The most memory that it ever took, in KiB.
+    /// Returns its peak memory in KiB.
     pub(crate) fn peak_kib(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
         let text = text.expect("a running process");
@@ -94,7 +94,7 @@ impl Learner {
         line.trim().trim_end_matches(" kB").parse().expect("a number of kB")
     }
 
-    /// Gives it a signal, and waits for its end.
+    /// Sends it a signal, and waits for its end.
     pub(crate) fn end(self, name: &str) -> Ended {
         signal(name, self.process.id());
         self.ended()
@@ -111,7 +111,7 @@ impl Learner {
 }
 
 impl Ended {
-    /// The report of one that was told to end.
+    /// Returns the report of a learner that ended successfully.
     pub(crate) fn report(self) -> String {
         assert!(self.status.success(), "{}: {}", self.status, self.report);
         self.report
@@ -128,19 +128,19 @@ impl Drop for Learner {
     }
 }
 
-/// The lines for the settings file.
+/// Returns the lines for the settings file.
 pub(crate) fn settings(report: &str) -> &str {
     let rest = report.split_once("for the settings file:\n\n").expect("settings").1;
     rest.split_once("\nthe same as flags").expect("flags").0
 }
 
-/// The flags, as a shell would part them.
+/// Returns the flags, split as a shell would split them.
 pub(crate) fn flags(report: &str) -> Vec<String> {
     let line = report.split_once("the same as flags:\n\n").expect("flags").1;
     line.trim().split(' ').map(|word| word.replace('\'', "")).collect()
 }
 
-/// The lines about one pattern.
+/// Returns the lines about one pattern.
 pub(crate) fn about<'a>(report: &'a str, pattern: &str) -> &'a str {
     let paragraphs = report.split("\n\n");
     let about = paragraphs.into_iter().find(|it| it.starts_with(&format!("{pattern}   ")));
