@@ -1,4 +1,4 @@
-//! One client floods the proxy: does another one, that only wants a lock, notice?
+//! Effect of one client that floods the proxy on another that only wants a lock.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -17,7 +17,7 @@ use crate::stats::{median_of, ratio};
 use crate::wire;
 
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
-    // The flood and the claims have to meet: there is one worker.
+    // One worker, so that the flood and the claims share it.
     let proxy = Deployment::proxy_with(&settings.proxy, 3, &["--workers", "1"])?;
     let mut table = Table::new("A bystander's claims beside one client's flood", READING, &COLUMNS);
     for (preparation, floods) in floods() {
@@ -29,7 +29,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
                 let flood = Flood::of(proxy.port, &request)?;
                 beside.push(claims(&proxy, settings.duration())?);
                 drop(flood);
-                // What masters were asked last is still on its way.
+                // The last requests to the masters may still be on their way.
                 std::thread::sleep(PAUSE);
             }
             table.row(row(name, &quiet, &beside));
@@ -41,7 +41,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
 /// A flood's name, and the request that it repeats.
 type Named = (&'static str, Vec<u8>);
 
-/// Each kind of flood, after what has to be there for it.
+/// Returns all floods, grouped by the preparation that they need.
 fn floods() -> Vec<(Preparation, Vec<Named>)> {
     let line = |line: &str| wire::encode(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
     let ids: Vec<String> = (1..=CLIENTS).map(|id| id.to_string()).collect();
@@ -80,7 +80,7 @@ fn floods() -> Vec<(Preparation, Vec<Named>)> {
     ]
 }
 
-/// What a flood needs.
+/// State that a flood requires.
 #[derive(Clone, Copy)]
 enum Preparation {
     Nothing,
@@ -90,7 +90,7 @@ enum Preparation {
 }
 
 impl Preparation {
-    /// Connections that have to stay for it.
+    /// Prepares the flood, and returns the connections that must stay open for it.
     fn of(self, proxy: &Deployment) -> Result<Vec<TcpStream>> {
         match self {
             Self::Nothing => return Ok(Vec::new()),
@@ -110,7 +110,7 @@ impl Preparation {
     }
 }
 
-/// The claims of one client that takes one lock after the other.
+/// Claims of one client that takes one lock after the other.
 struct Claims {
     p99_ms: f64,
     worst_ms: f64,
@@ -133,7 +133,7 @@ fn claims(proxy: &Deployment, duration: Duration) -> Result<Claims> {
     Ok(Claims { p99_ms, worst_ms, failed })
 }
 
-/// A client that sends the same request again and again, as fast as it is answered, until this is dropped.
+/// A client that repeats one request as fast as it is answered, until drop.
 struct Flood {
     ends: Arc<AtomicBool>,
     socket: TcpStream,
@@ -172,14 +172,15 @@ impl Drop for Flood {
     }
 }
 
-/// Keeps a flood's client from taking the cores of all others: elsewhere it has a machine of its own.
+/// Confines a flood's client to one core, so that it does not take those of the servers. In production it would have
+/// its own machine.
 fn keep_to_one_core() {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let mut last = CpuSet::new();
     if let Some(core) = (0..CpuSet::MAX_CPU).rfind(|core| allowed.is_set(*core)) {
         last.set(core);
     }
-    // Where that is not allowed the client takes what it gets.
+    // If that is not allowed, the client runs on any core.
     let _ = sched_setaffinity(None, &last);
 }
 
@@ -198,7 +199,7 @@ const CLIENTS: u32 = 5_000;
 
 const CHANNELS: u32 = 50_000;
 
-/// Bytes of requests that are written at once.
+/// Bytes of requests per write.
 const AT_ONCE: usize = 16 << 10;
 
 const PAUSE: Duration = Duration::from_millis(500);

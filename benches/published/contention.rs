@@ -1,4 +1,4 @@
-//! A thousand connections fight for one key.
+//! A thousand connections compete for one key.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// What one fight came to.
+/// Results of one run.
 struct Fight {
     claims_per_second: f64,
     grants_per_second: f64,
@@ -54,12 +54,12 @@ fn fight(deployment: &Deployment, duration: Duration) -> Result<Fight> {
     Ok(fight)
 }
 
-/// Commands of locking that reached the masters so far.
+/// Returns the number of locking commands that reached the masters so far.
 fn commands(deployment: &Deployment) -> Result<f64> {
     Ok(deployment.calls(&["set", "eval", "evalsha"])? as f64)
 }
 
-/// Connects everybody first, then lets them fight until the time is up.
+/// Opens all connections first, then lets them compete until the time is up.
 async fn contend(port: u16, duration: Duration) -> Result<(Count, Duration)> {
     let mut contenders = Vec::new();
     for number in 0..CONTENDERS {
@@ -75,7 +75,7 @@ async fn contend(port: u16, duration: Duration) -> Result<(Count, Duration)> {
     Ok((total, start.elapsed()))
 }
 
-/// One connection that wants the key, again and again, and gives it back as soon as it has it.
+/// One connection that claims the key again and again, and releases it as soon as it has it.
 struct Contender {
     connection: TcpStream,
     claim: Vec<u8>,
@@ -112,7 +112,7 @@ impl Contender {
     }
 }
 
-/// The answers one or all contenders got.
+/// Answers to one contender or to all of them.
 struct Count {
     granted: u64,
     errors: u64,
@@ -142,7 +142,7 @@ impl Count {
     }
 }
 
-/// All that matters of a reply to a claim or a release.
+/// Replies to a claim or a release, reduced to what matters here.
 enum Answer {
     Yes,
     Refused,

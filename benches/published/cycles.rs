@@ -1,4 +1,4 @@
-//! Lock and release in an application: an ordinary client through the proxy beside a Redlock library.
+//! Lock and release in an application: an ordinary client through the proxy, compared with a Redlock library.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -37,9 +37,9 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// A way to take and give back a lock.
+/// A way to take and release a lock.
 pub(crate) trait Locker: Clone + Send + 'static {
-    /// Takes the lock on `key` and releases it; whether both worked.
+    /// Takes the lock on `key` and releases it. Returns whether both worked.
     fn cycle(&mut self, key: &str) -> impl Future<Output = bool> + Send;
 }
 
@@ -92,7 +92,7 @@ impl Locker for Redlock {
     }
 }
 
-/// What the tasks did in one run.
+/// Results of the tasks in one run.
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) p99_ms: f64,
@@ -114,7 +114,7 @@ fn run(
     run_as_is(runtime, name, locker, settings.duration())
 }
 
-/// The same, without emptying the masters first.
+/// Like `run`, without emptying the masters first.
 pub(crate) fn run_as_is(
     runtime: &Runtime,
     name: &str,
@@ -162,7 +162,7 @@ async fn repeat(mut locker: impl Locker, task: usize, deadline: Instant) -> Resu
     Ok(count)
 }
 
-/// Cycles that worked, with their latency, and those that did not.
+/// Successful cycles with their latency, and the number of failed ones.
 struct Count {
     latency_us: Histogram<u64>,
     failed: u64,

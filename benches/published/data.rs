@@ -1,4 +1,4 @@
-//! What is no lock and goes to the data Redis: what the proxy costs on that way.
+//! Cost of the proxy for requests that are not for locks and go to the data Redis.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::stats::{median, median_of, ratio};
 use crate::wire;
 
-/// `GET` and `SET`, beside the server itself and twemproxy.
+/// Measures `GET` and `SET` against the server itself, twemproxy and the proxy.
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     let deployments = deployments(settings)?;
     let mut table = Table::new("Data behind one address", READING, &COLUMNS);
@@ -60,7 +60,7 @@ fn row(name: &str, words: &str, pipeline: u32, runs: &[Run], all: &[Vec<Run>; 3]
     ]
 }
 
-/// One value of 100 MB, there and back.
+/// Measures one value of 100 MB in both directions.
 pub(crate) fn measure_large(settings: &Settings) -> Result<Table> {
     let [direct, _, proxy] = deployments(settings)?;
     let mut runs = [const { Vec::new() }; 2];
@@ -78,14 +78,14 @@ pub(crate) fn measure_large(settings: &Settings) -> Result<Table> {
             ratio(of, &runs[0], |run| run.set),
             format!("{:.0}", median_of(of, |run| run.get)),
             ratio(of, &runs[0], |run| run.get),
-            // The server keeps the value.
+            // Only the memory of a process in between is of interest: the server keeps the value.
             if deployment.has_middle() { format!("{grown:.1}") } else { "-".to_owned() },
         ]);
     }
     Ok(table)
 }
 
-/// What one client sees, in MB a second.
+/// Rates that one client sees, in MB per second.
 struct Large {
     set: f64,
     get: f64,
@@ -119,7 +119,7 @@ impl Large {
     }
 }
 
-/// Clients that have asked for data once, for something that takes a connection of their own.
+/// Measures idle clients that have used data once, in a way that requires a connection of their own.
 pub(crate) fn measure_idle(settings: &Settings) -> Result<Table> {
     let deployments = deployments(settings)?;
     // Each has a connection to the data Redis as well.

@@ -1,4 +1,4 @@
-//! The candidates: a front door for clients and the masters behind it.
+//! The candidates: an address for clients and the masters behind it.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -23,7 +23,7 @@ impl Master {
         Master::listening_on(free_port()?)
     }
 
-    /// The process ends at once, and another one that knows nothing takes its place.
+    /// Kills the process and starts an empty one in its place.
     pub(crate) fn restart_empty(&mut self) -> Result<()> {
         self.process.kill()?;
         *self = Master::listening_on(self.port)?;
@@ -43,7 +43,7 @@ impl Master {
         url(self.port)
     }
 
-    /// Calls of any of `commands` since the server started.
+    /// Returns the calls of any of `commands` since the server started.
     fn calls(&self, commands: &[&str]) -> Result<u64> {
         let info: String = redis::cmd("INFO").arg("commandstats").query(&mut self.connection()?)?;
         let mut sum = 0;
@@ -68,24 +68,24 @@ impl Master {
     }
 }
 
-/// What a client connects to, with the masters that serve it.
+/// The server that clients connect to, with its masters.
 pub(crate) struct Deployment {
     pub(crate) name: String,
     pub(crate) port: u16,
     pub(crate) masters: Vec<Master>,
-    /// The process in between; none when clients talk to the master itself.
+    /// The process in between, or `None` when clients talk to the master itself.
     middle: Option<Process>,
-    /// The middle is a proxy that proves what masters remember.
+    /// Whether the process in between is a proxy that proves what masters remember.
     pub(crate) keeps_marks: bool,
 }
 
 impl Deployment {
-    /// Clients talk to one Redis server.
+    /// Starts one Redis server, to which clients talk directly.
     pub(crate) fn direct() -> Result<Deployment> {
         Deployment::distant(Duration::ZERO)
     }
 
-    /// The same across a network.
+    /// Starts one Redis server, to which clients talk across a network.
     pub(crate) fn distant(delay: Duration) -> Result<Deployment> {
         let master = Master::start()?;
         let port = reached_on(&master, delay)?;
@@ -98,7 +98,7 @@ impl Deployment {
         })
     }
 
-    /// Clients talk to twemproxy, which passes everything on to one Redis server.
+    /// Starts twemproxy, which passes everything on to one Redis server.
     pub(crate) fn twemproxy() -> Result<Deployment> {
         let master = Master::start()?;
         let (port, stats_port) = (free_port()?, free_port()?);
@@ -114,17 +114,17 @@ impl Deployment {
         Ok(Deployment { name, port, masters, middle, keeps_marks: false })
     }
 
-    /// Clients talk to the proxy, which decides by majority of `count` masters.
+    /// Starts the proxy in front of `count` masters, a majority of which decides.
     pub(crate) fn proxy(binary: &Path, count: usize) -> Result<Deployment> {
         Deployment::proxy_with(binary, count, &[])
     }
 
-    /// The same with more flags.
+    /// Starts the proxy with more flags.
     pub(crate) fn proxy_with(binary: &Path, count: usize, flags: &[&str]) -> Result<Deployment> {
         Deployment::proxy_to_distant(binary, count, flags, Duration::ZERO)
     }
 
-    /// The same with masters across a network.
+    /// Starts the proxy with masters across a network.
     pub(crate) fn proxy_to_distant(
         binary: &Path,
         count: usize,
@@ -142,14 +142,14 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// The same with a data Redis beside three masters, for keys that are no locks.
+    /// Starts the proxy with three masters and a data Redis, for keys that are not locks.
     pub(crate) fn proxy_to_data(binary: &Path) -> Result<Deployment> {
         let data = Master::start()?;
         let url = data.url();
         let mut deployment =
             Self::proxy_with(binary, 3, &["--data", &url, "--lock-keys", "probe:*"])?;
         deployment.name = "redlock-proxy to 1 data Redis".into();
-        // What is measured happens there.
+        // First, because the measured requests go there.
         deployment.masters.insert(0, data);
         Ok(deployment)
     }
@@ -162,32 +162,32 @@ impl Deployment {
         Ok(proxy)
     }
 
-    /// Whether there is a process between clients and masters.
+    /// Returns whether there is a process between clients and masters.
     pub(crate) fn has_middle(&self) -> bool {
         self.middle.is_some()
     }
 
-    /// The process in front of the masters, or the master itself.
+    /// Returns the process in front of the masters, or the master itself.
     pub(crate) fn front(&self) -> &Process {
         self.middle.as_ref().unwrap_or(&self.masters[0].process)
     }
 
-    /// CPU time of the process in between.
+    /// Returns the CPU time of the process in between.
     pub(crate) fn middle_cpu_time(&self) -> Result<Duration> {
         self.middle.as_ref().map_or(Ok(Duration::ZERO), Process::cpu_time)
     }
 
-    /// CPU time of all masters together.
+    /// Returns the CPU time of all masters together.
     pub(crate) fn masters_cpu_time(&self) -> Result<Duration> {
         self.masters.iter().map(|master| master.process.cpu_time()).sum()
     }
 
-    /// A connection to what clients connect to.
+    /// Connects to the server that clients connect to.
     pub(crate) fn connection(&self) -> Result<redis::Connection> {
         connection(self.port)
     }
 
-    /// Empties the masters: through the proxy, or they would have forgotten.
+    /// Empties the masters: through the proxy if there is one, because otherwise they would count as having forgotten.
     pub(crate) fn flush(&self) -> Result<()> {
         if self.keeps_marks {
             return Ok(redis::cmd("FLUSHALL").exec(&mut self.connection()?)?);
@@ -195,12 +195,12 @@ impl Deployment {
         self.masters.iter().try_for_each(Master::flush)
     }
 
-    /// Calls of any of `commands` that reached a master, summed over the masters.
+    /// Returns the calls of any of `commands` that reached a master, summed over the masters.
     pub(crate) fn calls(&self, commands: &[&str]) -> Result<u64> {
         self.masters.iter().map(|master| master.calls(commands)).sum()
     }
 
-    /// Scripts that each master was sent, on average, once the slowest has run all of them.
+    /// Returns the average number of scripts sent to each master, once the slowest has run all of them.
     pub(crate) fn scripts(&self) -> Result<f64> {
         let mut before = None;
         loop {
@@ -212,7 +212,7 @@ impl Deployment {
         }
     }
 
-    /// Waits until a claim reaches every master: all links are up and nothing lies in front of it.
+    /// Waits until a claim reaches every master: all links are up and no other request is ahead of it.
     pub(crate) fn wait_until_complete(&mut self) -> Result<()> {
         let (port, masters) = (self.port, &self.masters);
         let Some(middle) = &mut self.middle else { return Ok(()) };
@@ -221,7 +221,7 @@ impl Deployment {
     }
 }
 
-/// A proxy in front of masters that others own.
+/// A proxy in front of masters that another deployment owns.
 pub(crate) struct Proxy {
     process: Process,
     pub(crate) port: u16,
@@ -232,7 +232,7 @@ impl Proxy {
         let mut command = Command::new(binary);
         command.env_remove("RUST_LOG").env("NO_COLOR", "1");
         command.args(["--listen", "127.0.0.1:0", "--max-clients", MAX_CLIENTS]);
-        // It is emptied between the rounds.
+        // The benchmark empties it between the rounds.
         command.args(["--allow-flush", "--vote-timeout", VOTE_TIMEOUT]).args(flags);
         for port in masters {
             command.args(["--master", &format!("127.0.0.1:{port}")]);
@@ -243,12 +243,12 @@ impl Proxy {
     }
 }
 
-/// The port on which a master is reached across a network that delays what passes.
+/// Returns the port at which a master is reached across a network with this delay.
 fn reached_on(master: &Master, delay: Duration) -> Result<u16> {
     if delay.is_zero() { Ok(master.port) } else { relay::before(master.port, delay) }
 }
 
-/// A connection to a front door on this machine.
+/// Connects to a server on this machine.
 pub(crate) fn connection(port: u16) -> Result<redis::Connection> {
     Ok(redis::Client::open(url(port))?.get_connection_with_timeout(Duration::from_secs(5))?)
 }
@@ -267,19 +267,19 @@ fn claim_reaches_all(port: u16, masters: &[Master]) -> Result<bool> {
     if wire::ask(&mut wire::connect(port)?, &claim)? != "+OK" {
         return Ok(false);
     }
-    std::thread::sleep(Duration::from_millis(20)); // the slowest master need not have it at the reply
+    std::thread::sleep(Duration::from_millis(20)); // the slowest master may not have it yet when the reply comes
     let held = masters.iter().map(|master| master.holds(&key)).collect::<Result<Vec<_>>>()?;
     Ok(held.into_iter().all(|holds| holds))
 }
 
-/// The port in the proxy's log line `listening on 127.0.0.1:PORT`.
+/// Returns the port in the proxy's log line `listening on 127.0.0.1:PORT`.
 fn listening_port(log: &str) -> Option<u16> {
     let (_, rest) = log.split_once("listening on 127.0.0.1:")?;
     let end = rest.find(|next: char| !next.is_ascii_digit())?;
     rest[..end].parse().ok()
 }
 
-/// Command and calls of a line such as `cmdstat_set:calls=12,usec=34,...`.
+/// Returns command and calls of a line such as `cmdstat_set:calls=12,usec=34,...`.
 fn command_calls(line: &str) -> Option<(&str, &str)> {
     let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
     Some((command, rest.split_once(',')?.0))
@@ -290,7 +290,7 @@ fn pong(port: u16) -> Option<()> {
     (reply == "+PONG").then_some(())
 }
 
-/// A port that was free a moment ago: neither server can choose one itself and tell.
+/// Returns a port that was free a moment ago: neither server can choose one itself and report it.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
@@ -302,9 +302,9 @@ fn twemproxy_config(port: u16, server_port: u16) -> String {
     )
 }
 
-/// The default is for masters with cores of their own. Here seven busy processes may share two, and a
-/// claim that waits its turn for longer would be counted as unknown.
+/// The default is for masters with cores of their own. Here seven busy processes may share two, and a claim that waits
+/// longer for its turn would be counted as unknown.
 const VOTE_TIMEOUT: &str = "200ms";
 
-/// Room for the idle connections; redis-server lowers it itself to what the open files limit allows.
+/// Room for the idle connections. redis-server lowers it itself to what the limit of open files allows.
 const MAX_CLIENTS: &str = "15000";

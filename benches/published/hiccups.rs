@@ -1,4 +1,4 @@
-//! All masters stop together for a moment, as on a host that is busy: do the clients notice?
+//! All masters stop together for a moment, as on a busy host: effect on clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// The load, with stops from its beginning to its end.
+/// Runs the load, with stops from its beginning to its end.
 fn run(runtime: &Runtime, name: &str, deployment: &Deployment, settings: &Settings) -> Result<Run> {
     deployment.flush()?;
     let locker = Plain::connect(runtime, deployment)?;

@@ -1,4 +1,4 @@
-//! What a connection that does nothing costs.
+//! Cost of an idle connection.
 
 use std::net::TcpStream;
 
@@ -17,7 +17,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     table(&format!("{count} idle connections"), &deployments, count, &[b"PING"])
 }
 
-/// The table of so many connections that have sent one request each.
+/// Returns the table for this number of connections, each of which has sent one request.
 pub(crate) fn table(
     heading: &str,
     deployments: &[Deployment],
@@ -31,7 +31,7 @@ pub(crate) fn table(
     Ok(table)
 }
 
-/// As many connections as wanted and as this process and its servers may have open.
+/// Returns the wanted number of connections, limited to what this process and its servers may have open.
 pub(crate) fn affordable(wanted: u32) -> u32 {
     let limit = u32::try_from(open_files_limit()).unwrap_or(u32::MAX);
     wanted.min(limit.saturating_sub(SPARE_FILES))
@@ -51,7 +51,7 @@ fn row(deployment: &Deployment, count: u32, request: &[&[u8]]) -> Result<Vec<Str
     ])
 }
 
-/// Every connection has been served once, so that what is allocated on first use is counted.
+/// Serves every connection once, so that memory allocated on first use is counted.
 fn connect_all(port: u16, count: u32, request: &[&[u8]]) -> Result<Vec<TcpStream>> {
     let connect = || {
         let mut connection = wire::connect(port)?;

@@ -1,4 +1,4 @@
-//! What a change of a large key costs a master, beside the same change of a small one.
+//! Cost to a master of a change to a large key, compared with the same change to a small one.
 
 use anyhow::Result;
 
@@ -41,7 +41,7 @@ struct Keys {
 /// A command that changes one element, or adds one.
 struct Change {
     command: &'static str,
-    /// Elements have a field and a value.
+    /// Whether elements have a field and a value.
     has_fields: bool,
 }
 
@@ -65,7 +65,7 @@ impl Change {
         Ok(run)
     }
 
-    /// Gives every key its elements, some at once.
+    /// Gives every key its elements, some at a time.
     fn fill(&self, deployment: &Deployment, keys: &Keys) -> Result<()> {
         let at_once = keys.elements.min(1_000);
         let request = |number: u32| {
@@ -78,7 +78,7 @@ impl Change {
         Ok(())
     }
 
-    /// The command for these elements of the key of this number.
+    /// Returns the command that sets these elements of the key with this number.
     fn of(&self, number: u32, elements: std::ops::Range<u32>) -> redis::Cmd {
         let mut command = redis::cmd(self.command);
         command.arg(key(number));
@@ -92,7 +92,7 @@ impl Change {
     }
 }
 
-/// Deletes the keys one after the other: to flush a million elements would stop all masters for too long at once.
+/// Deletes the keys one after the other: flushing a million elements at once would stop all masters for too long.
 fn empty(deployment: &Deployment, keys: &Keys) -> Result<()> {
     let request = |number| with_key(&["DEL", KEY], number);
     Sweep { connections: 1, pipeline: 1, requests: keys.count, request }
@@ -126,10 +126,10 @@ per call and master, user and system.";
 
 const GOAL: &str = "≤ 1.5";
 
-/// One for each connection: two requests for one key never meet.
+/// One request per connection at a time, so that two requests for one key never meet.
 const CONNECTIONS: u32 = 10;
 
-/// So many that each grows by 20 elements in 20,000 calls.
+/// Enough keys that each grows by only 20 elements in 20,000 calls.
 const SMALL: Keys = Keys { count: 1_000, elements: 10 };
 
 const LARGE: Keys = Keys { count: CONNECTIONS, elements: 100_000 };

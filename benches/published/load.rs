@@ -1,4 +1,4 @@
-//! `redis-benchmark`, the load that Redis users know, what it reports, and what that costs.
+//! `redis-benchmark`, the load that Redis users know: running it, reading its report, and measuring its cost.
 
 use std::process::Command;
 use std::time::Duration;
@@ -21,14 +21,14 @@ pub(crate) struct Run {
 /// CPU time per request, user and system.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
-    /// That of the process between client and master.
+    /// CPU time of the process between client and master.
     pub(crate) cpu_us: f64,
-    /// That of a master, on average.
+    /// CPU time of a master, on average.
     pub(crate) master_cpu_us: f64,
 }
 
 impl Cost {
-    /// Does `work`, which sends that many requests to the deployment.
+    /// Runs `work`, which sends that many requests to the deployment, and measures their cost.
     pub(crate) fn of<T>(
         deployment: &Deployment,
         requests: u32,
@@ -45,7 +45,7 @@ impl Cost {
 }
 
 impl Run {
-    /// Tells whoever waits for the tables what it came to.
+    /// Prints the results, as progress for anybody waiting for the tables.
     pub(crate) fn show(&self, deployment: &Deployment) {
         eprintln!(
             "{:<28} {:>8.0}/s  p99 {:>6.2} ms  CPU {:.2} µs, of a master {:.2} µs",
@@ -58,21 +58,21 @@ impl Run {
     }
 }
 
-/// What `redis-benchmark` sends: `__rand_int__` in it is a number below `keys`.
+/// Requests that `redis-benchmark` sends. `__rand_int__` in them is a number below `keys`.
 pub(crate) struct Load {
     pub(crate) keys: u32,
     pub(crate) words: Vec<String>,
-    /// How often at -P 1; deeper pipelines send four times as many.
+    /// Number of requests at -P 1. Deeper pipelines send four times as many.
     pub(crate) requests: u32,
 }
 
-/// Runs uncontended claims over emptied masters, as many as one round wants.
+/// Runs one round of uncontended claims over emptied masters.
 pub(crate) fn claims(deployment: &Deployment, pipeline: u32, settings: &Settings) -> Result<Run> {
     deployment.flush()?;
     claims_as_is(deployment, pipeline, settings)
 }
 
-/// Runs the claims without emptying the masters first: one that is stopped would not answer.
+/// Runs the claims without emptying the masters first: a stopped master would not answer.
 pub(crate) fn claims_as_is(
     deployment: &Deployment,
     pipeline: u32,
@@ -83,7 +83,7 @@ pub(crate) fn claims_as_is(
     run(deployment, &load, pipeline)
 }
 
-/// Runs any load over what the masters hold.
+/// Runs any load on top of what the masters hold.
 pub(crate) fn run(deployment: &Deployment, load: &Load, pipeline: u32) -> Result<Run> {
     let requests = at_depth(load.requests, pipeline);
     let benchmark = || redis_benchmark(deployment.port, load, pipeline, requests);
@@ -96,7 +96,8 @@ pub(crate) fn run(deployment: &Deployment, load: &Load, pipeline: u32) -> Result
     Ok(run)
 }
 
-/// The requests of a run that has so many at -P 1: deeper pipelines need more for as long a run.
+/// Returns the number of requests at this depth for a run with `requests` at -P 1. Deeper pipelines need more to run as
+/// long.
 pub(crate) fn at_depth(requests: u32, pipeline: u32) -> u32 {
     if pipeline == 1 { requests } else { 4 * requests }
 }
@@ -113,8 +114,8 @@ fn redis_benchmark(port: u16, load: &Load, pipeline: u32, requests: u32) -> Resu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Reads the last line: test, rps, then the latencies avg, min, p50, p95, p99, max in milliseconds. Returns
-/// rps, p50 and p99.
+/// Parses the last line: test, rps, then the latencies avg, min, p50, p95, p99, max in milliseconds. Returns rps, p50
+/// and p99.
 fn parse(csv: &str) -> Result<(f64, f64, f64)> {
     let line = csv.lines().last().context("nothing")?;
     let fields: Vec<&str> = line.split(',').map(|field| field.trim_matches('"')).collect();

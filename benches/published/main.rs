@@ -1,8 +1,8 @@
-//! The published figures: measures the proxy beside its references and writes `benches/RESULTS.md`.
+//! The published figures: measures the proxy against its references and writes `benches/RESULTS.md`.
 //!
-//! Every group starts real servers, runs its candidates in interleaved rounds and reports the median
-//! of the ratios *within* a round: noise of the machine hits both sides of a ratio alike. Nothing
-//! here is asserted; `benches/README.md` tells how to read and re-run it.
+//! Every group starts real servers, runs its candidates in interleaved rounds and reports the median of the ratios
+//! *within* a round, so that noise of the machine hits both sides of a ratio alike. The benchmark makes no assertions.
+//! `benches/README.md` explains how to read and re-run it.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! One of three masters hangs: do the clients notice?
+//! One of three masters hangs: effect on clients.
 
 use anyhow::Result;
 
@@ -23,7 +23,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// One run with a master stopped from just before it until just after it.
+/// Runs the load with a master stopped from just before it until just after it.
 fn without(
     index: usize,
     proxy: &mut Deployment,

@@ -1,4 +1,4 @@
-//! A server as the operating system sees it: started, stopped, weighed, and killed when dropped.
+//! A server process: started, stopped, measured, and killed on drop.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
@@ -9,14 +9,14 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
-/// A running server with its own temporary directory, where its output goes as well.
+/// A running server with its own temporary directory, which also holds its output.
 pub(crate) struct Process {
     child: Child,
     directory: TempDir,
 }
 
 impl Process {
-    /// Starts `command` inside `directory`, its output kept in a file there.
+    /// Starts `command` inside `directory`, with its output going to a file there.
     pub(crate) fn start(mut command: Command, directory: TempDir) -> Result<Process> {
         let log = File::create(directory.path().join(LOG))?;
         let child = command
@@ -29,10 +29,9 @@ impl Process {
         Ok(Process { child, directory })
     }
 
-    /// Asks `ready` until it has an answer.
+    /// Calls `ready` until it returns a value.
     ///
-    /// # Errors
-    /// When the process has ended or the time is up; what it has printed is part of the error.
+    /// # Errors Returns an error if the process has ended or the time is up. It includes the output of the process.
     pub(crate) fn wait_for<T>(&mut self, ready: impl Fn(&str) -> Option<T>) -> Result<T> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
@@ -49,17 +48,17 @@ impl Process {
         }
     }
 
-    /// CPU time spent so far, user and system, of all threads.
+    /// Returns the CPU time spent so far, user and system, of all threads.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
         cpu_time(self.child.id())
     }
 
-    /// Resident memory now.
+    /// Returns the resident memory now.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         self.memory("VmRSS:")
     }
 
-    /// The most resident memory that it has ever had.
+    /// Returns the peak resident memory.
     pub(crate) fn peak_bytes(&self) -> Result<u64> {
         self.memory("VmHWM:")
     }
@@ -74,17 +73,17 @@ impl Process {
         Ok(kibibytes.trim().parse::<u64>()? * 1024)
     }
 
-    /// Hangs the process: its sockets stay open and nobody answers.
+    /// Suspends the process: its sockets stay open and nothing answers.
     pub(crate) fn stop(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets a stopped process go on.
+    /// Resumes a stopped process.
     pub(crate) fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// Ends the process without a word to anybody.
+    /// Kills the process without a clean shutdown.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -103,30 +102,30 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Neither can fail in a way that matters: the process is gone already.
+        // A failure of either only means that the process is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// CPU time that this process, the load generator, has spent so far.
+/// Returns the CPU time that this process, the load generator, has spent so far.
 pub(crate) fn own_cpu_time() -> Result<Duration> {
     cpu_time(std::process::id())
 }
 
-/// Lifts the soft limit of open files to the hard one, for this process and the servers it starts.
+/// Raises the soft limit of open files to the hard one, for this process and the servers it starts.
 pub(crate) fn raise_open_files_limit() -> Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
-/// How many files this process may have open.
+/// Returns the maximum number of open files of this process.
 pub(crate) fn open_files_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat`, utime and stime, counted behind the parenthesised command
-/// name since that may contain spaces.
+/// Sums fields 14 and 15 of `/proc/PID/stat`, utime and stime. They are counted after the parenthesised command name,
+/// since that may contain spaces.
 fn cpu_time(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ").context("no command name in /proc/PID/stat")?;

@@ -1,6 +1,6 @@
-//! What a script costs that the proxy does not recognise, beside one that it does.
+//! Cost of scripts that the proxy does not recognise, compared with one that it does.
 //!
-//! A recognised script is run as the operation it stands for. Any other is a program: every master runs
+//! The proxy runs a recognised script as the operation it stands for. Any other script is a program: every master runs
 //! it inside a wrapper that tells the proxy what has changed.
 
 use anyhow::Result;
@@ -36,20 +36,20 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
 struct Case {
     name: &'static str,
     script: &'static str,
-    /// Its arguments, behind one key.
+    /// Arguments that follow its one key.
     arguments: &'static [&'static str],
     keys: Keys,
-    /// The most CPU time of a master at `-P 16`, in that of one `redis-server`.
+    /// Maximum CPU time of a master at `-P 16`, as a multiple of that of one `redis-server`.
     goal: Option<&'static str>,
 }
 
-/// What the script finds under its key.
+/// State of the script's key before the call.
 enum Keys {
-    /// Nothing, and nobody has ever written it: almost every call finds another key.
+    /// Absent and never written: almost every call uses another key.
     New,
-    /// What this command has left, which the script does not change much.
+    /// Set by this command, and hardly changed by the script.
     Held(Words),
-    /// Nothing: what the script has left the last time was taken away by this command.
+    /// Absent, because this command has removed what the script's last call left.
     GivenBack(Words),
 }
 
@@ -85,7 +85,7 @@ impl Case {
         Calls::of(deployment, || load::run(deployment, &Load { keys, words, requests }, pipeline))
     }
 
-    /// Runs it on all of them at once: they share the machine as the masters behind a proxy do.
+    /// Runs it on all deployments at once, which share the machine like the masters behind a proxy.
     fn run_on_all(
         &self,
         deployments: &[Deployment],
@@ -101,7 +101,7 @@ impl Case {
     }
 }
 
-/// Sends the command for each of the keys that are held.
+/// Returns a sweep that sends the command for each of the keys.
 fn each_key<'a>(
     words: &'a [&'a str],
     pipeline: u32,
@@ -110,7 +110,7 @@ fn each_key<'a>(
     Sweep { connections: 50, pipeline, requests: HELD_KEYS, request }
 }
 
-/// Gives all keys back and takes them, again and again; only the taking is measured.
+/// Alternately releases and takes all keys, and measures only the taking.
 fn in_turn(
     deployment: &Deployment,
     take: &Sweep<impl Fn(u32) -> redis::Cmd + Sync>,
@@ -129,10 +129,10 @@ fn in_turn(
     Ok(calls)
 }
 
-/// What calls of a script came to.
+/// Results of calls of a script.
 struct Calls {
     run: Run,
-    /// Scripts that each master was sent per call.
+    /// Scripts sent to each master per call.
     round_trips: f64,
 }
 
@@ -144,7 +144,7 @@ impl Calls {
         Ok(Calls { run, round_trips })
     }
 
-    /// The average of each figure, after as many requests each.
+    /// Returns the average of each figure, for runs with the same number of requests.
     fn mean(all: &[Calls]) -> Calls {
         let mean =
             |figure: fn(&Calls) -> f64| all.iter().map(figure).sum::<f64>() / all.len() as f64;
@@ -230,7 +230,7 @@ const CASES: [Case; 6] = [
 
 const GOAL: &str = "≤ 2.0";
 
-/// The depth that the goal is for: with less, what the script costs is hidden behind the reads and writes of sockets.
+/// Pipeline depth that the goal applies to. With a shallower one, socket reads and writes hide the cost of the script.
 const GOAL_PIPELINE: u32 = 16;
 
 const COLUMNS: [&str; 13] = [
@@ -257,16 +257,16 @@ that it is still held. CPU is per call, user and system. Three `redis-server`s t
 the cores and caches as the masters of a proxy do; the goal is for that ratio. A call takes one script per master on a key that this \
 proxy wrote last, and two on any other.";
 
-/// Lets `redis-benchmark` hit the same key twice at once only now and then.
+/// Enough keys that `redis-benchmark` only rarely uses the same key twice at once.
 const HELD_KEYS: u32 = 10_000;
 
-/// The pipeline by which keys are prepared: fast enough for the first of them to be fresh at the end.
+/// Pipeline depth for preparing keys: fast enough that the first of them is still fresh at the end.
 const PREPARING: u32 = 4;
 
-/// How `redis-benchmark` is told to name one of them.
+/// Placeholder that `redis-benchmark` replaces to name one of the keys.
 const DRAWN: &str = "key:__rand_int__";
 
-/// redis-py's `Lock.extend`: adds to the time that is left, or replaces it.
+/// redis-py's `Lock.extend`: adds to the remaining time, or replaces it.
 const EXTEND: &str = "local token = redis.call('get', KEYS[1])
         if not token or token ~= ARGV[1] then
             return 0
@@ -287,8 +287,8 @@ const EXTEND: &str = "local token = redis.call('get', KEYS[1])
         return 1
 ";
 
-/// Redisson's `RLock.tryLock`: takes it, or takes it once more; answers nil then, and otherwise how long
-/// it is still held.
+/// Redisson's `RLock.tryLock`: takes the lock, or takes it once more, and answers nil. Otherwise it answers how long
+/// the lock is still held.
 pub(crate) const REDISSON_LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) \
 or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
 redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; \

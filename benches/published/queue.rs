@@ -32,7 +32,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// What filling the queue once came to.
+/// Results of filling the queue once.
 struct Filling {
     per_second: f64,
     /// Pushes that were not answered with the next length.
@@ -55,7 +55,7 @@ impl Filling {
     }
 }
 
-/// Returns how many failed.
+/// Pushes all jobs, and returns how many pushes failed.
 fn push_all(connection: &mut std::net::TcpStream) -> Result<u32> {
     let job = vec![b'x'; JOB_BYTES];
     let mut failed = 0;
@@ -97,7 +97,7 @@ next. A push fails when it is answered with anything but the next length. CPU is
 the network, and delays what passes by a quarter of a millisecond in each direction.";
 
 const GOAL: &str = "≥ 0.5, 0 failed";
-/// How long the way to a server takes, and the way back: about as long as within a data centre.
+/// One-way delay to a server: about as long as within a data centre.
 const NETWORK: Duration = Duration::from_micros(250);
 
 const PUSHES: u32 = 6_000;

@@ -1,4 +1,4 @@
-//! A network between two machines: what passes takes a while.
+//! A simulated network between two machines, which delays traffic.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// Passes on to `server` what clients send to the returned port, and its replies to them, each after `delay`. Ends with this
+/// Forwards traffic between clients of the returned port and `server`, with `delay` in each direction. Ends with this
 /// process.
 pub(crate) fn before(server: u16, delay: Duration) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
-            // Where it fails, the client sees a closed connection.
+            // If it fails, the client sees a closed connection.
             let _ = connect(client, server, delay);
         }
     });
@@ -49,7 +49,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
                 break;
             }
         }
-        // It fails where the connection is closed already.
+        // It fails if the connection is already closed.
         let _ = to.shutdown(Shutdown::Both);
     });
 }

@@ -56,7 +56,7 @@ impl Report {
         self.tables.push(table);
     }
 
-    /// Prints the machine line, and saves everything when there is somewhere to save it.
+    /// Prints the machine line, and saves everything if an output file is set.
     pub(crate) fn finish(self, settings: &Settings) -> Result<()> {
         println!("\n{}", self.machine);
         settings.output().map_or(Ok(()), |path| self.save(&path))
@@ -95,7 +95,7 @@ fn cpu_model() -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// Asks a program for its version, the word behind `marker`; nutcracker tells it on stderr.
+/// Runs a program to get its version, the word behind `marker`. nutcracker prints it on stderr.
 fn version(program: &str, flag: &str, marker: &str) -> Result<String> {
     let output = Command::new(program).arg(flag).output().with_context(|| {
         format!("cannot start {program}; Debian has redis-server, redis-tools and nutcracker")
@@ -105,7 +105,7 @@ fn version(program: &str, flag: &str, marker: &str) -> Result<String> {
     Ok(format!("{program} {}", word.unwrap_or("of unknown version")))
 }
 
-/// A crate's version in the lock file this benchmark was built with.
+/// Returns a crate's version in the lock file this benchmark was built with.
 fn locked_version(name: &str) -> &'static str {
     let entry = format!("name = \"{name}\"\nversion = \"");
     let rest = LOCK_FILE.split_once(&entry).map(|(_, rest)| rest);

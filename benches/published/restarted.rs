@@ -1,5 +1,5 @@
-//! One of three masters is killed and comes back empty: do the clients notice, when does it vote again, and how fast is
-//! it copied to?
+//! One of three masters is killed and comes back empty: effect on clients, time until it votes again, and speed of
+//! copying to it.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// How fast keys are copied to a master that comes back empty while nobody asks for anything.
+/// Measures how fast keys are copied to a master that comes back empty, while there are no requests.
 pub(crate) fn measure_copying(settings: &Settings) -> Result<Table> {
     let mut proxy = Deployment::proxy(&settings.proxy, 3)?;
     let heading = format!("One of three masters restarted empty, {MANY_LOCKS} locks held, no load");
@@ -56,9 +56,9 @@ pub(crate) fn measure_copying(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// How a master came back.
+/// Results of one master's return.
 struct Return {
-    /// Seconds from when it answered until it voted.
+    /// Seconds from its first answer to its first vote.
     seconds: f64,
     copied: f64,
 }
@@ -93,7 +93,7 @@ fn restart(proxy: &mut Deployment, index: usize) -> Result<Return> {
     Ok(Return { seconds, copied })
 }
 
-/// What `INFO redlock` says of a master.
+/// Returns a field of a master in `INFO redlock`.
 fn field(connection: &mut redis::Connection, index: usize, name: &str) -> Result<String> {
     let info: String = redis::cmd("INFO").arg("redlock").query(connection)?;
     let prefix = format!("master{index}:");

@@ -1,4 +1,4 @@
-//! How often masters are asked for one change of a register.
+//! Requests to masters per change of a register.
 
 use anyhow::Result;
 
@@ -29,13 +29,13 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// Scripts that each master was sent, per change.
+/// Scripts sent to each master, per change.
 struct Trips {
-    /// On a key that nobody has written.
+    /// On a key that has never been written.
     first: f64,
     /// Through the proxy that wrote it last.
     again: f64,
-    /// Through another one.
+    /// Through another proxy.
     another: f64,
 }
 
@@ -76,5 +76,5 @@ const READING: &str = "Two proxies in front of three masters. 5,000 keys are cha
 written them, then again through the same proxy, then through the other. Figures are the scripts that each master was sent \
 (`EVALSHA` and `EVAL` of `INFO commandstats`) per change.";
 
-/// So few that the last change of each is less than 5 seconds ago when it is changed again.
+/// Few enough that each key is changed again less than 5 seconds after its last change.
 const KEYS: u32 = 5_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-/// Measure redlock-proxy beside its references.
+/// Measure redlock-proxy and its references.
 #[derive(Parser)]
 pub(crate) struct Settings {
     /// Measure only these groups, by name or number; the tables are then printed but not saved
@@ -102,7 +102,7 @@ impl Settings {
         Duration::from_secs(self.seconds.into())
     }
 
-    /// Where the results go. A partial run must not overwrite the published ones unasked.
+    /// Returns the file for the results. A partial run must not overwrite the published ones unless asked to.
     pub(crate) fn output(&self) -> Option<PathBuf> {
         let published = || Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/RESULTS.md");
         self.output.clone().or_else(|| self.only.is_empty().then(published))

@@ -1,17 +1,17 @@
-//! Medians of figures and of ratios that were measured in the same round.
+//! Medians of figures, and of ratios between figures from the same round.
 
-/// The middle value; the upper one of two.
+/// Returns the middle value, or the upper one of two.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The median of one figure over the rounds.
+/// Returns the median of one figure over the rounds.
 pub(crate) fn median_of<T>(runs: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     median(runs.iter().map(figure).collect())
 }
 
-/// A figure's ratio to the reference, round by round: the median and, in brackets, the extremes.
+/// Returns a figure's ratio to the reference, taken per round: the median and, in brackets, the extremes.
 pub(crate) fn ratio<T>(runs: &[T], reference: &[T], figure: impl Fn(&T) -> f64) -> String {
     let mut ratios: Vec<f64> = runs
         .iter()

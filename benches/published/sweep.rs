@@ -1,4 +1,4 @@
-//! Requests that differ one by one: each key in its turn, where `redis-benchmark` can only draw.
+//! Requests that use each key in turn, where `redis-benchmark` can only pick random keys.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ pub(crate) struct Sweep<F> {
     pub(crate) connections: u32,
     pub(crate) pipeline: u32,
     pub(crate) requests: u32,
-    /// The request of this number.
+    /// Returns the request with this number.
     pub(crate) request: F,
 }
 
 impl<F: Fn(u32) -> redis::Cmd + Sync> Sweep<F> {
-    /// Sends all of them, and measures that.
+    /// Sends all requests and measures the run.
     pub(crate) fn run(&self, deployment: &Deployment) -> Result<Run> {
         let ((seconds, latency_us), cost) = Cost::of(deployment, self.requests, || {
             let started = Instant::now();
@@ -35,10 +35,9 @@ impl<F: Fn(u32) -> redis::Cmd + Sync> Sweep<F> {
         })
     }
 
-    /// Sends all of them. Returns how long the replies to each pipeline took, in microseconds.
+    /// Sends all requests. Returns the latency of each pipeline's replies, in microseconds.
     ///
-    /// # Errors
-    /// When any of them is answered with an error.
+    /// # Errors Returns an error if any of the replies is an error.
     pub(crate) fn send_to(&self, port: u16) -> Result<Histogram<u64>> {
         std::thread::scope(|threads| {
             let share = |index| threads.spawn(move || self.send_share(index, port));
@@ -51,7 +50,7 @@ impl<F: Fn(u32) -> redis::Cmd + Sync> Sweep<F> {
         })
     }
 
-    /// Sends what one connection has to send.
+    /// Sends one connection's share of the requests.
     fn send_share(&self, index: u32, port: u16) -> Result<Histogram<u64>> {
         let mut connection = deployment::connection(port)?;
         let mut latency_us = Histogram::new(3)?;
@@ -69,13 +68,13 @@ impl<F: Fn(u32) -> redis::Cmd + Sync> Sweep<F> {
     }
 }
 
-/// A command, with [`KEY`] where the key is.
+/// A command, with [`KEY`] as a placeholder for the key.
 pub(crate) type Words = &'static [&'static str];
 
-/// Where [`Words`] have their key.
+/// Placeholder for the key in [`Words`].
 pub(crate) const KEY: &str = "KEY";
 
-/// `words` for the key of this number.
+/// Returns the command `words` for the key with this number.
 pub(crate) fn with_key(words: &[&str], number: u32) -> redis::Cmd {
     let key = key(number);
     let mut command = redis::Cmd::new();
@@ -85,7 +84,7 @@ pub(crate) fn with_key(words: &[&str], number: u32) -> redis::Cmd {
     command
 }
 
-/// The key that `redis-benchmark` makes of `key:__rand_int__`: it writes twelve digits.
+/// Returns the key that `redis-benchmark` makes of `key:__rand_int__`, with twelve digits.
 pub(crate) fn key(number: u32) -> String {
     format!("key:{number:012}")
 }

@@ -1,4 +1,4 @@
-//! Uncontended claims: what deciding by majority costs beside one server, bare or behind twemproxy.
+//! Uncontended claims: the cost of deciding by majority, compared with one server, bare or behind twemproxy.
 
 use anyhow::Result;
 
@@ -23,7 +23,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
-/// The runs of each deployment, one per round.
+/// Returns the runs of each deployment, one per round.
 fn interleaved(
     deployments: &[Deployment],
     pipeline: u32,

@@ -1,6 +1,6 @@
-//! Just enough of the Redis protocol to knock at any front door.
+//! A minimal Redis client that works with every candidate.
 //!
-//! A client library greets with `CLIENT SETINFO`, upon which twemproxy hangs up.
+//! A client library starts with `CLIENT SETINFO`, at which twemproxy closes the connection.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// A request as an array of bulk strings.
+/// Encodes a request as an array of bulk strings.
 pub(crate) fn encode(words: &[&[u8]]) -> Vec<u8> {
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -26,7 +26,7 @@ pub(crate) fn connect(port: u16) -> Result<TcpStream> {
     Ok(connection)
 }
 
-/// Sends one request and reads its reply of one line, without the line end.
+/// Sends one request and reads its one-line reply, without the line ending.
 pub(crate) fn ask(connection: &mut TcpStream, words: &[&[u8]]) -> Result<String> {
     connection.write_all(&encode(words))?;
     let mut reply = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn ask(connection: &mut TcpStream, words: &[&[u8]]) -> Result<String>
     Ok(String::from_utf8_lossy(&reply).trim_end().to_owned())
 }
 
-/// The release script of the Redlock text.
+/// The release script of the Redlock description.
 pub(crate) const RELEASE: &str = "if redis.call(\"get\",KEYS[1]) == ARGV[1] then \
                                   return redis.call(\"del\",KEYS[1]) else return 0 end";
 

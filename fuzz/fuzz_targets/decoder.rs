@@ -1,7 +1,7 @@
-//! Whatever a client sends: no panic, no request longer than its bytes, every argument readable, and
-//! the same requests and the same error however the network cuts the bytes.
+//! Arbitrary bytes from a client cause no panic and no request longer than its bytes, and every argument is readable.
+//! The requests and the error are the same however the network splits the bytes.
 //!
-//! The first four bytes of the input choose the limits and the cuts, the others are what is sent.
+//! The first four bytes of the input choose the limits and the cuts. The rest is what the client sends.
 
 #![no_main]
 
@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(whole, receive(sent, &[1], limits));
 });
 
-/// The arguments of every request, and what ended the connection.
+/// The arguments of every request, and the error that ended the connection.
 type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 /// Receives `sent` in pieces of these sizes, over and over, as a session does.

@@ -1,4 +1,4 @@
-//! Commands that wait, where they need not or only for a moment.
+//! Blocking commands that need not wait, or wait only for a moment.
 
 pub(crate) const DATA_IS_THERE: &str = r#"
     RPUSH l a b c d e f g h i

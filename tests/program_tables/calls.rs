@@ -1,4 +1,4 @@
-//! How scripts call commands, and which.
+//! Command calls from scripts.
 
 pub(crate) const ARGUMENTS: &str = r#"
     EVAL "return redis.call()" 0
@@ -44,7 +44,7 @@ pub(crate) const ARGUMENTS: &str = r#"
     GET undeclared
 "#;
 
-/// Commands that Redis refuses inside scripts, and some that it does not.
+/// Commands that Redis refuses inside scripts, and some that it allows.
 pub(crate) const NOT_ALLOWED: &str = r#"
     EVAL "return redis.call('subscribe', 'channel')" 0
     EVAL "return redis.call('psubscribe', 'channel*')" 0
@@ -94,7 +94,7 @@ pub(crate) const NOT_ALLOWED: &str = r#"
     [any order] EVAL "return redis.call('scan', 0, 'count', 1000)" 0
 "#;
 
-/// A script may go to another database; its connection stays where it is.
+/// A script may select another database. Its connection keeps the one it has.
 pub(crate) const DATABASES: &str = r#"
     EVAL "redis.call('select', 1) return redis.call('set', KEYS[1], 'one')" 1 k
     GET k

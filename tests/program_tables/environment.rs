@@ -1,4 +1,4 @@
-//! What a script finds around it: global names, `KEYS` and `ARGV`, the `redis` table.
+//! The environment of a script: global names, `KEYS` and `ARGV`, the `redis` table.
 
 pub(crate) const GLOBALS: &str = r#"
     EVAL "return undefined" 0
@@ -168,7 +168,7 @@ pub(crate) const REDIS_TABLE: &str = r#"
     EVAL "return redis.register_function" 0
 "#;
 
-/// Parts of the language that scripts seldom use, around calls of Redis.
+/// Rarely used parts of the Lua language, around calls of Redis.
 pub(crate) const LANGUAGE: &str = r#"
     SET k value
     EVAL "return loadstring('return 1 + 1')()" 0
@@ -207,7 +207,7 @@ pub(crate) const LANGUAGE: &str = r#"
     EVAL "return 'tab\tquote\'back\\slash\065'" 0
 "#;
 
-/// What looks for the globals, and what would change them.
+/// Scripts that try to get at the globals or to change them.
 pub(crate) const CLOSED: &str = r#"
     EVAL "_G.loadstring=nil return _G.loadstring('return redis')().call('get','secret')" 0
     EVAL "rawset(_G,'redis',nil) return _G.redis.call('get','secret')" 0

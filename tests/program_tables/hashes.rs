@@ -78,7 +78,7 @@ pub(crate) const READS: &str = r#"
     HGETALL
 "#;
 
-/// A hash that is no listpack: each master has an order of its own.
+/// A hash that is not a listpack: each master has its own order.
 pub(crate) const LARGE: &str = r#"
     EVAL "for i = 1, 200 do redis.call('hset', KEYS[1], 'field ' .. i, string.rep(i, 50)) end" 1 h
     OBJECT ENCODING h

@@ -1,4 +1,4 @@
-//! The libraries that Redis gives scripts.
+//! The Lua libraries that Redis provides to scripts.
 
 pub(crate) const CJSON: &str = r#"
     EVAL "return cjson.encode({1, 2, 'three'})" 0

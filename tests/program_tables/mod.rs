@@ -1,5 +1,5 @@
-//! The scripts, transactions and commands that `programs_same_as_redis` sends to a plain Redis and
-//! to the proxy; the marks are explained in `support::side_by_side`.
+//! The scripts, transactions and commands that `programs_same_as_redis` sends to a plain Redis and to the proxy.
+//! `support::side_by_side` explains the marks.
 
 pub(crate) mod blocking;
 pub(crate) mod calls;

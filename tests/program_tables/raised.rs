@@ -1,4 +1,4 @@
-//! Scripts that fail, on purpose or not: the message names the script and the line.
+//! Scripts that fail, deliberately or not. The message names the script and the line.
 
 pub(crate) const BY_COMMANDS: &str = r#"
     SET text abc
@@ -41,7 +41,7 @@ pub(crate) const BY_COMMANDS: &str = r#"
     GET text
 "#;
 
-/// A table without `err` is missing here: Redis 7.0 does not survive it.
+/// Leaves out a table without `err`, which crashes Redis 7.0.
 pub(crate) const BY_LUA: &str = r#"
     EVAL "error('x')" 0
     EVAL "
@@ -178,7 +178,7 @@ pub(crate) const SYNTAX: &str = r##"
     EVALSHA da39a3ee5e6b4b0d3255bfef95601890afd80709 0
 "##;
 
-/// Odd values that are raised or returned, as far as one Redis survives them.
+/// Odd values that are raised or returned, limited to those that do not crash Redis.
 pub(crate) const ODD: &str = r#"
     EVAL "error()" 0
     EVAL "error(nil)" 0

@@ -1,4 +1,4 @@
-//! What a script returns, and what a client sees of it.
+//! Return values of scripts, and the replies that clients see for them.
 
 pub(crate) const SIMPLE: &str = r##"
     EVAL "" 0
@@ -25,7 +25,7 @@ pub(crate) const SIMPLE: &str = r##"
     EVAL "local sum = 0 for i = 1, 10 do sum = sum + i end return sum" 0
 "##;
 
-/// Numbers become integers, cut off towards zero.
+/// Numbers become integers, truncated towards zero.
 pub(crate) const NUMBERS: &str = r#"
     EVAL "return 3.99" 0
     EVAL "return -3.99" 0
@@ -144,7 +144,7 @@ pub(crate) const ERRORS: &str = r#"
     EVAL "return redis.error_reply(ARGV[1])" 1 k NON_REENTRANT_REACQUIRE
 "#;
 
-/// Replies of commands, passed on or looked at.
+/// Replies of commands, passed on or inspected.
 pub(crate) const PASSED_ON: &str = r#"
     EVAL "return redis.call('get', KEYS[1])" 1 absent
     EVAL "return redis.call('get', KEYS[1]) == false" 1 absent
@@ -177,7 +177,7 @@ pub(crate) const PASSED_ON: &str = r#"
     EVAL "return redis.call('zincrby', KEYS[1], 0.25, 'b')" 1 z
 "#;
 
-/// `redis.setresp(3)` shows a script the types of RESP3 and lets it return them.
+/// After `redis.setresp(3)`, a script sees the types of RESP3 and may return them.
 pub(crate) const RESP3: &str = r#"
     EVAL "redis.setresp(3) return {map = {a = 1}}" 0
     EVAL "redis.setresp(3) return {map = {}}" 0

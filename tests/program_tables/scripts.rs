@@ -1,4 +1,4 @@
-//! EVAL and its relatives, the cache of scripts, and the flags a script may begin with.
+//! EVAL and its relatives, the script cache, and the flags at the beginning of a script.
 
 pub(crate) const NUMBER_OF_KEYS: &str = r#"
     EVAL

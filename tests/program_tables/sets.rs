@@ -1,4 +1,4 @@
-//! Sets, directly and in scripts. Members of a set of strings come in no order.
+//! Sets, directly and in scripts. The members of a set of strings have no order.
 
 pub(crate) const WRITES: &str = r#"
     SADD s a
@@ -44,7 +44,7 @@ pub(crate) const WRITES: &str = r#"
     SCARD a
 "#;
 
-/// What is drawn at random, in scripts: the same on all masters, and in the forms that Redis has for it.
+/// Random elements in scripts: the same on all masters, and in every form of command that Redis has for it.
 pub(crate) const DRAWN: &str = r#"
     SADD s a
     EVAL "return redis.call('spop', KEYS[1])" 1 s
@@ -119,7 +119,7 @@ pub(crate) const DRAWN: &str = r#"
     EVAL "return redis.call('randomkey')" 0
 "#;
 
-/// The same outside of scripts, and queued in `MULTI`.
+/// Random elements outside scripts, and in commands queued by `MULTI`.
 pub(crate) const DRAWN_ALONE: &str = r#"
     RANDOMKEY
     RANDOMKEY x

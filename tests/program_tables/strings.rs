@@ -1,4 +1,4 @@
-//! String commands that locks seldom use; bitmaps and HyperLogLogs, which are strings.
+//! String commands that locks seldom use, and bitmaps and HyperLogLogs, which are strings.
 
 pub(crate) const STRINGS: &str = r#"
     MSET a 1 b 2
@@ -98,7 +98,7 @@ pub(crate) const HYPERLOGLOGS: &str = r#"
     EVAL "redis.call('pfadd', KEYS[1], 'x') return redis.call('pfcount', KEYS[1])" 1 scripted
 "#;
 
-/// Commands on whatever type a key has.
+/// Commands that work on keys of any type.
 pub(crate) const ANY_TYPE: &str = r#"
     SET s v
     HSET h f v

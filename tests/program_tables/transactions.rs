@@ -263,7 +263,7 @@ pub(crate) const TIMES: &str = r#"
     GET k
 "#;
 
-/// A script's `SELECT` ends with the script, however that ends.
+/// The effect of `SELECT` in a script ends with the script, even if the script fails.
 pub(crate) const DATABASES: &str = r#"
     MULTI
     EVAL "return redis.call('select', 1)" 0
@@ -408,7 +408,7 @@ pub(crate) const SCRIPTS: &str = r#"
     EXEC
 "#;
 
-/// Nothing waits inside a transaction.
+/// Blocking commands do not block inside a transaction.
 pub(crate) const BLOCKING: &str = r#"
     MULTI
     BLPOP absent 0

@@ -1,4 +1,4 @@
-//! Commands on a key that holds another type. In every table `k` holds a list, `s` a string.
+//! Commands on a key of another type. In every table `k` holds a list and `s` a string.
 
 pub(crate) const WRONG_READS: &str = r#"
     RPUSH k a

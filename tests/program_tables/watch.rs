@@ -1,4 +1,4 @@
-//! WATCH: the transaction is refused with nil when a watched key was changed.
+//! WATCH: EXEC returns nil when a watched key has changed.
 
 pub(crate) const UNDISTURBED: &str = r#"
     SET k v
@@ -220,7 +220,7 @@ pub(crate) const DATABASES: &str = r#"
     EXISTS k
 "#;
 
-/// Redis counts changes, not values: what was put back was changed all the same.
+/// Redis counts changes, not values: a key that was restored to its old value has still changed.
 pub(crate) const PUT_BACK: &str = r#"
     SET k v
     WATCH k

@@ -1,5 +1,5 @@
-//! The command lines that `same_as_redis` sends to a plain Redis and to the proxy; the marks are
-//! explained in `support::side_by_side`.
+//! The command lines that `same_as_redis` sends to a plain Redis and to the proxy. `support::side_by_side` explains the
+//! marks.
 
 /// Every option of SET, in any order and letter case.
 pub(crate) const SET: &str = r#"
@@ -479,7 +479,7 @@ pub(crate) const SCRIPT_ERRORS: &str = r#"
     SCRIPT FLUSH SYNC ASYNC
 "#;
 
-/// `[shape]` where the two are different servers and say so.
+/// Marked `[shape]` where the replies say that the two are different servers.
 pub(crate) const CONNECTION: &str = r#"
     PING
     PING hello
@@ -712,7 +712,7 @@ pub(crate) const ARITY: &str = r#"
     Expire k
 "#;
 
-/// They pass through Lua on their way.
+/// Large integers, which pass through Lua on their way.
 pub(crate) const LARGE_INTEGERS: &str = r#"
     HINCRBY h f 9223372036854775807
     HGET h f
@@ -729,7 +729,8 @@ pub(crate) const LARGE_INTEGERS: &str = r#"
     GET n
 "#;
 
-/// Before it is queued, before a subscriber is refused, and before masters see it.
+/// Unknown subcommands are rejected before a transaction queues them, before a subscriber is refused, and before
+/// masters see them.
 pub(crate) const SUBCOMMANDS: &str = r#"
     MULTI
     OBJECT ENCODING
@@ -777,7 +778,7 @@ pub(crate) const SUBCOMMANDS: &str = r#"
     COMMAND LIST FILTERBY
 "#;
 
-/// It holds the same, and still `EXEC` must not run.
+/// A watched key that was rewritten with its old value still keeps `EXEC` from running.
 pub(crate) const WRITTEN_AS_IT_WAS: &str = r#"
     RPUSH l a
     WATCH l
@@ -814,7 +815,7 @@ pub(crate) const WRITTEN_AS_IT_WAS: &str = r#"
     EXEC
 "#;
 
-/// The order in which Redis looks at the words.
+/// The order in which Redis checks the words of a command.
 pub(crate) const SEVERAL_MISTAKES: &str = r#"
     EVALSHA nosuch abc
     EVALSHA nosuch -1
@@ -863,7 +864,7 @@ pub(crate) const SEVERAL_MISTAKES: &str = r#"
     GEORADIUS g 13 38 100 km WITHCOORD
 "#;
 
-/// Masters keep a set in orders of their own.
+/// Each master keeps a set in its own order.
 pub(crate) const WITHOUT_WEIGHTS: &str = r#"
     SADD e a b c d
     [any order] SORT e ALPHA BY w*
@@ -877,7 +878,7 @@ pub(crate) const WITHOUT_WEIGHTS: &str = r#"
     SORT e
 "#;
 
-/// In RESP2 it may send little else than unsubscriptions.
+/// In RESP2, a subscriber may send little other than unsubscriptions.
 pub(crate) const EXEC_OF_SUBSCRIBER: &str = r#"
     PSUBSCRIBE *
     EXEC

@@ -6,29 +6,29 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-/// A line of what `tests/applications/run LANGUAGE list` says.
+/// A line from the output of `tests/applications/run LANGUAGE list`.
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
     pub(crate) language: String,
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) versions: String,
-    /// Patterns of keys that are locks, with spaces between them.
+    /// Space-separated patterns of keys that are locks.
     pub(crate) keys: String,
-    /// Patterns of channels that tell of locks, with spaces between them.
+    /// Space-separated patterns of channels that carry messages about locks.
     pub(crate) channels: String,
 }
 
-/// The checks of an application in their order, and whether it had what it asked for there.
+/// The checks of an application in order, with whether the feature was available.
 pub(crate) type Checks = Vec<(String, bool)>;
 
 impl Application {
-    /// Takes it through its checks in front of a plain Redis.
+    /// Runs its checks against a plain Redis.
     pub(crate) async fn against_one_redis(&self) -> Result<Checks, String> {
         self.run("against-one-redis").await
     }
 
-    /// Takes it through its checks in front of the proxy, and sees that locks and data are apart.
+    /// Runs its checks against the proxy, and checks that locks and data are kept apart.
     pub(crate) async fn against_a_proxy(&self) -> Result<Checks, String> {
         self.run("against-a-proxy").await
     }
@@ -36,7 +36,7 @@ impl Application {
     async fn run(&self, script: &str) -> Result<Checks, String> {
         let mut command = Command::new(directory().join(script));
         command.args([&self.language, &self.id]);
-        // The machine may be busy: a master that is late is not what is checked.
+        // The machine may be busy, and this test is not about masters that answer late.
         command.env("REDLOCK_PROXY_VOTE_TIMEOUT", "500ms");
         command.env("REDLOCK_PROXY", env!("CARGO_BIN_EXE_redlock-proxy"));
         let lines = lines(command).await.map_err(|why| format!("{self}, {script}: {why}"))?;
@@ -51,7 +51,7 @@ impl std::fmt::Display for Application {
     }
 }
 
-/// Every language there are applications of, in alphabetical order.
+/// Returns every language with applications, in alphabetical order.
 pub(crate) fn languages() -> Vec<String> {
     let entries = directory().read_dir().expect("tests/applications");
     let entries = entries.map(|entry| entry.expect("an entry"));
@@ -62,7 +62,7 @@ pub(crate) fn languages() -> Vec<String> {
     names
 }
 
-/// The applications of a language.
+/// Returns the applications of a language.
 pub(crate) async fn list(language: &str) -> Vec<Application> {
     let mut command = Command::new(directory().join("run"));
     command.args([language, "list"]);
@@ -80,7 +80,7 @@ fn application(language: &str, line: &str) -> Application {
     Application { language: language.to_owned(), id, name, versions, keys, channels }
 }
 
-/// Reads `CHECK<TAB>passed` or `CHECK<TAB>none`.
+/// Parses `CHECK<TAB>passed` or `CHECK<TAB>none`.
 fn check(line: &str) -> Option<(String, bool)> {
     match line.split_once('\t')? {
         (name, "passed") => Some((name.to_owned(), true)),
@@ -89,7 +89,7 @@ fn check(line: &str) -> Option<(String, bool)> {
     }
 }
 
-/// What a script printed; when it fails, everything it said.
+/// Returns the lines that a script printed. If it fails, the error contains its whole output.
 async fn lines(mut command: Command) -> Result<Vec<String>, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let script = command.spawn().map_err(|error| format!("the script does not start: {error}"))?;
@@ -102,7 +102,7 @@ async fn lines(mut command: Command) -> Result<Vec<String>, String> {
     Ok(said.lines().map(str::to_owned).collect())
 }
 
-/// Waits for a script; one that takes too long is asked to end its servers and workers with it.
+/// Waits for a script to end. One that takes too long is asked to end, and to end its servers and workers with it.
 async fn ended(script: Child) -> Result<Output, String> {
     let process = script.id().and_then(|id| rustix::process::Pid::from_raw(id.try_into().ok()?));
     let mut output = std::pin::pin!(script.wait_with_output());
@@ -125,5 +125,5 @@ fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/applications")
 }
 
-/// Includes fetching and building what the language needs when that has not happened yet.
+/// Includes fetching and building what the language needs, unless that has already happened.
 const LIMIT: Duration = Duration::from_secs(600);

@@ -1,4 +1,4 @@
-//! Each application twice: in front of a plain Redis, which has all it asks for, and of the proxy.
+//! Runs of each application against a plain Redis, which has every feature it asks for, and against the proxy.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::application::{Application, Checks};
 /// An application that passed in both places.
 pub(crate) struct Outcome {
     pub(crate) application: Application,
-    /// What it said in front of the proxy. A check without `true` is one that it goes without.
+    /// Results in front of the proxy. `false` marks a feature that the application does without.
     pub(crate) checks: Checks,
 }
 
-/// Takes all of them through their checks, a few at a time, and returns them in their order.
+/// Runs the checks of all applications, a few at a time, and returns the outcomes in the same order.
 pub(crate) async fn both(applications: Vec<Application>) -> Vec<Outcome> {
     let turns = Arc::new(Semaphore::new(AT_A_TIME));
     let mut running = JoinSet::new();
@@ -54,8 +54,8 @@ async fn check(application: Application) -> Result<Outcome, String> {
     Ok(Outcome { application, checks })
 }
 
-/// The check of `against-a-proxy` itself.
+/// Name of the check that `against-a-proxy` adds.
 pub(crate) const APART: &str = "locks and data apart";
 
-/// Most of them wait most of the time.
+/// Applications that run at a time. Most of them spend most of their time waiting.
 const AT_A_TIME: usize = 3;

@@ -1,16 +1,16 @@
-//! Published applications as they are, each with one address for locks and data: in front of a plain
-//! Redis, and in front of the proxy with three masters and a data Redis.
+//! Published applications, unmodified, each with one address for locks and data. They run against a plain Redis, and
+//! against the proxy with three masters and a data Redis.
 //!
-//! The programs are under `tests/applications`, one directory for each language. A missing toolchain
-//! is a failure that says what to install. The outcome is `docs/applications.md`, which
-//! `UPDATE_DOCS=1` writes.
+//! The programs are under `tests/applications`, one directory for each language. If a toolchain is missing, the test
+//! fails with a message that says what to install. The results are in `docs/applications.md`, which `UPDATE_DOCS=1`
+//! writes.
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
 mod application;
 mod checks;
 mod page;
 
-/// What `cargo test` runs: these need little, and end within seconds.
+/// Applications in `cargo test`: they need little, and end within seconds.
 const QUICK: [(&str, &str); 3] =
     [("node", "ioredis"), ("node", "express"), ("node", "redisinsight")];
 
@@ -41,8 +41,7 @@ async fn applications_of_all_languages_find_one_redis_behind_the_proxy() {
     page::tells(&checks::both(all).await);
 }
 
-/// An application without a row was never tried, a row without an application is of one that is
-/// gone.
+/// An application without a row was never tried, and a row without an application is left over from one that is gone.
 #[tokio::test]
 async fn the_page_of_applications_has_a_row_for_each() {
     let mut all = Vec::new();

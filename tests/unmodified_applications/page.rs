@@ -1,5 +1,4 @@
-//! The page that says which applications have been seen to work: a section for each language, a row
-//! for each application.
+//! The page that lists the applications known to work: a section for each language, a row for each application.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +7,7 @@ use std::path::PathBuf;
 use crate::application::Application;
 use crate::checks::{APART, Outcome};
 
-/// Compares the page with what was just seen of all applications, or writes it.
+/// Compares the page with the results of all applications, or writes it.
 pub(crate) fn tells(outcomes: &[Outcome]) {
     let page = page(outcomes);
     if is_written() {
@@ -17,17 +16,17 @@ pub(crate) fn tells(outcomes: &[Outcome]) {
     assert_eq!(page, text(), "docs/applications.md is out of date: run `make applications-page`");
 }
 
-/// True when the page is to be written, not compared.
+/// Returns whether to write the page instead of comparing it.
 pub(crate) fn is_written() -> bool {
     std::env::var_os("UPDATE_DOCS").is_some()
 }
 
-/// Whether the page has this row.
+/// Returns whether the page has this row.
 pub(crate) fn has(row: &str) -> bool {
     text().lines().any(|line| line == row)
 }
 
-/// What the page says of an application.
+/// Returns the row of an application.
 pub(crate) fn row(outcome: &Outcome) -> String {
     let own = outcome.checks.iter().filter(|(name, _)| name != APART);
     let (had, without): (Vec<_>, Vec<_>) = own.partition(|(_, has)| *has);
@@ -41,7 +40,7 @@ pub(crate) fn row(outcome: &Outcome) -> String {
     format!("{} passed | {proxy} | {} |", beginning(&outcome.application), names(&had))
 }
 
-/// How the row of an application begins: what is known without running it.
+/// Returns the beginning of an application's row: the cells that are known without running it.
 pub(crate) fn beginning(application: &Application) -> String {
     let Application { name, versions, keys, channels, .. } = application;
     let patterns = [quoted(keys), quoted(channels)].concat();
@@ -49,10 +48,10 @@ pub(crate) fn beginning(application: &Application) -> String {
     format!("| {name} | {versions} | {patterns} |")
 }
 
-/// The beginnings of all rows on the page.
+/// Returns the beginnings of all rows on the page.
 pub(crate) fn beginnings() -> Vec<String> {
     let text = text();
-    // Before them are the headings of the tables, and what those are about.
+    // The headings of the tables and the introduction come before them.
     let rows = text.split("\n## ").skip(1).flat_map(|section| section.lines().skip(4));
     rows.filter(|row| row.starts_with("| "))
         .map(|row| {
@@ -79,7 +78,7 @@ fn page(outcomes: &[Outcome]) -> String {
     page
 }
 
-/// How people call a language.
+/// Returns the display name of a language.
 fn title(language: &str) -> &'static str {
     let titles = TITLES.iter().find(|(directory, _)| *directory == language);
     titles.map_or_else(|| panic!("{language} has no title"), |(_, title)| title)

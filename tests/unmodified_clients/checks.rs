@@ -1,5 +1,5 @@
-//! Each client alone goes through its checks: once with every master up, and once with a minority
-//! killed as soon as it holds its first lock.
+//! The checks of each client on its own: once with every master up, and once with a minority killed as soon as the
+//! client holds its first lock.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::client::{self, Client};
 use crate::support::{Masters, Proxy};
 use crate::table;
 
-/// What every client has to say something about, in this order.
+/// Checks that every client must report on, in this order.
 pub(crate) const COMMON: [&str; 7] =
     ["acquire", "refuse", "extend", "stranger", "release", "expire", "wait"];
 
-/// The common checks of one client and then its own, and whether the library has such a thing.
+/// Results of the common checks and then of the client's own, with whether the library has the feature.
 pub(crate) type Outcome = Vec<(String, bool)>;
 
-/// Checks all clients of some languages, and that the page of clients tells the outcome.
+/// Checks all clients of some languages, and that the page of clients agrees with the results.
 pub(crate) async fn languages(languages: &[String]) {
     let _side_by_side = client::CHECKS.read().await;
     let mut failures = Vec::new();
@@ -75,7 +75,7 @@ async fn with_all_masters(client: &Client) -> Result<Outcome, String> {
     said.and_then(|lines| outcome(client, &lines)).map_err(|why| with_log(&why, &proxy))
 }
 
-/// StackExchange.Redis sends AUTH and all that comes after it in one write.
+/// Returns whether the client sends a password: StackExchange.Redis sends AUTH and everything after it in one write.
 fn gives_a_password(client: &Client) -> bool {
     client.language == "dotnet"
 }
@@ -98,7 +98,7 @@ async fn with_a_minority_killed(client: &Client) -> Result<Outcome, String> {
     said.and_then(|lines| outcome(client, &lines)).map_err(|why| with_log(&why, &proxy))
 }
 
-/// The client says that it holds a lock, and goes on when it is told that the masters are dead.
+/// Waits until the client reports a held lock, kills a minority of the masters, and lets the client continue.
 async fn kill_in_the_middle(masters: &mut Masters, middle: &Path) {
     while !middle.exists() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -109,7 +109,7 @@ async fn kill_in_the_middle(masters: &mut Masters, middle: &Path) {
     fs::write(middle.with_extension("done"), "").expect("a file for the client");
 }
 
-/// Reads `CHECK<TAB>passed` or `CHECK<TAB>none`, line by line.
+/// Parses `CHECK<TAB>passed` or `CHECK<TAB>none`, line by line.
 fn outcome(client: &Client, lines: &[String]) -> Result<Outcome, String> {
     let Some(("all locks held", checks)) =
         lines.split_last().map(|(end, rest)| (end.as_str(), rest))

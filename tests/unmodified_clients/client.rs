@@ -7,19 +7,19 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
-/// A line of what `tests/clients/run LANGUAGE list` says.
+/// A line from the output of `tests/clients/run LANGUAGE list`.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) language: String,
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The type of key its lock is.
+    /// The Redis type of its lock's key.
     pub(crate) keys: String,
 }
 
 impl Client {
-    /// Runs it, and returns what it printed; when it fails, everything it said.
+    /// Runs it and returns the lines that it printed. If it fails, the error contains its whole output.
     pub(crate) async fn run(
         &self,
         address: &str,
@@ -38,7 +38,7 @@ impl std::fmt::Display for Client {
     }
 }
 
-/// Every language there is a suite for, in alphabetical order.
+/// Returns every language with a suite, in alphabetical order.
 pub(crate) fn languages() -> Vec<String> {
     let entries = directory().read_dir().expect("tests/clients").map(|entry| entry.expect("entry"));
     let suites = entries.filter(|entry| entry.path().join("run").is_file());
@@ -48,7 +48,7 @@ pub(crate) fn languages() -> Vec<String> {
     names
 }
 
-/// The clients of a language.
+/// Returns the clients of a language.
 pub(crate) async fn list(language: &str) -> Vec<Client> {
     let mut command = command(language);
     command.arg("list");
@@ -66,10 +66,10 @@ fn client(language: &str, line: &str) -> Client {
     Client { language: language.to_owned(), id, name, version, keys }
 }
 
-/// Checks run side by side; what needs the machine for itself waits until none does.
+/// Checks run side by side. A test that needs the machine to itself waits until none is running.
 pub(crate) static CHECKS: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
 
-/// A turn of somebody who wants to start processes, that others wait for: the machine may be small.
+/// Waits for permission to start processes that other tests wait for: the machine may be small.
 pub(crate) async fn turn() -> tokio::sync::SemaphorePermit<'static> {
     static TURNS: Semaphore = Semaphore::const_new(3);
     TURNS.acquire().await.expect("nobody closes it")
@@ -102,5 +102,5 @@ fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
-/// Includes fetching and building what the language needs when that has not happened yet.
+/// Includes fetching and building what the language needs, unless that has already happened.
 const LIMIT: Duration = Duration::from_secs(600);

@@ -1,8 +1,8 @@
-//! Clients of different libraries and languages against each other: one proxy, every client takes
-//! locks and goes away without releasing them, and then every client tries to take what all hold.
+//! Clients of different libraries and languages against each other. Through one proxy, every client takes locks and
+//! exits without releasing them. Then every client tries to take the locks that all of them hold.
 //!
-//! A client tries keys of the type that its own locks have: at any other, a plain Redis as well
-//! answers many libraries with an error.
+//! A client tries keys of the same type as its own locks. For keys of any other type, a plain Redis answers many
+//! libraries with an error as well.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(crate) async fn refused_by_each_other(languages: &[String]) {
     }
     let forms = nameable_forms(&clients, proxy.address()).await;
 
-    // Locks that are held run out while other tests use the machine.
+    // The locks would expire while other tests use the machine.
     let _alone = client::CHECKS.write().await;
     let start = Instant::now();
     let wanted = (0..clients.len()).map(|row| keys_to_hold(row, &clients[row], &forms[row]));
@@ -41,8 +41,8 @@ pub(crate) async fn refused_by_each_other(languages: &[String]) {
     }
 }
 
-/// The forms of keys that each client can name. Finding out also fetches and builds what the clients
-/// need, before the clock runs.
+/// Returns the forms of keys that each client can name. This also fetches and builds what the clients need, before the
+/// clock runs.
 async fn nameable_forms(clients: &[Client], address: &str) -> Vec<Vec<&'static str>> {
     let key = |form: &str, client: &Client| form.replace("NAME", &format!("prepare:{client}"));
     let all = |client: &Client| FORMS.iter().map(|form| key(form, client)).collect();
@@ -54,13 +54,13 @@ async fn nameable_forms(clients: &[Client], address: &str) -> Vec<Vec<&'static s
     clients.iter().zip(answers).map(nameable).collect()
 }
 
-/// The plain form where a client can name it, and one of the others in turn: who has a prefix of its
-/// own meets it there.
+/// Returns the plain form if the client can name it, and one of the others in turn. A client with its own prefix is met
+/// there.
 fn keys_to_hold(row: usize, client: &Client, nameable: &[&str]) -> Vec<String> {
     let plain = nameable.iter().filter(|form| **form == PLAIN);
     let special: Vec<_> = nameable.iter().filter(|form| ![PLAIN, TIMES].contains(form)).collect();
     let one_special = special.get(row % special.len().max(1)).copied();
-    // Who can name nothing else is redis-mutex.
+    // Only redis-mutex can name nothing else.
     let times = nameable.iter().filter(|_| special.is_empty());
     let forms = plain.chain(one_special).chain(times);
     forms.map(|form| form.replace("NAME", &format!("cross:{client}"))).collect()
@@ -71,13 +71,13 @@ fn held_where_it_looks(client: &Client, clients: &[Client], held: &[Vec<String>]
     looks.flat_map(|(_, keys)| keys.clone()).collect()
 }
 
-/// Keys of the same type, in the same database: .NET's clients use database 1.
+/// Returns whether two clients use keys of the same type in the same database. .NET's clients use database 1.
 fn meet(one: &Client, other: &Client) -> bool {
     let database = |client: &Client| u8::from(client.language == "dotnet");
     one.keys == other.keys && database(one) == database(other)
 }
 
-/// Lets every client do the same with its keys, a few at a time, and returns their answers.
+/// Runs the same action for every client with its keys, a few clients at a time, and returns their answers.
 async fn everybody(
     clients: &[Client],
     address: &str,
@@ -100,7 +100,7 @@ async fn everybody(
     answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect()
 }
 
-/// The keys in a client's answers of one kind, which is all that there may be.
+/// Returns the keys in a client's answers, all of which must be of one kind.
 fn keys(client: &Client, answers: &[String], kind: &str) -> Vec<String> {
     let (alike, others): (Vec<_>, Vec<_>) =
         answers.iter().partition(|answer| answer.split('\t').next() == Some(kind));
@@ -108,10 +108,10 @@ fn keys(client: &Client, answers: &[String], kind: &str) -> Vec<String> {
     alike.iter().filter_map(|answer| answer.split('\t').nth(1)).map(str::to_owned).collect()
 }
 
-/// For how long a client takes what it is told to hold.
+/// Time to live of the locks that a client holds.
 const HOLD: Duration = Duration::from_secs(120);
 
-/// What libraries make of a lock's name to get its key.
+/// Key names that libraries derive from a lock's name.
 const FORMS: [&str; 10] = [
     PLAIN,
     ":1:NAME",
@@ -127,6 +127,6 @@ const FORMS: [&str; 10] = [
 
 const PLAIN: &str = "NAME";
 
-/// redis-mutex's. Its values are times, and any other library's value is one that is long over: so
+/// The form of redis-mutex. Its values are times, and it takes any other library's value for a time long past. So
 /// nobody else takes its keys.
 const TIMES: &str = "RedisMutex:NAME";

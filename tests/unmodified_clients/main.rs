@@ -1,9 +1,9 @@
-//! Client libraries as they are on their registries take locks through the proxy: with every master
-//! up, and with one killed while they hold a lock; and no two of them ever hold one key.
+//! Client libraries, exactly as their registries publish them, take locks through the proxy: with every master up, and
+//! with one killed while they hold a lock. No two of them ever hold the same key.
 //!
-//! The programs that call the libraries are under `tests/clients`, one directory for each language.
-//! A missing toolchain is a failure that says what to install: a suite that is skipped in silence
-//! tells nothing. The outcome is the table in `docs/clients.md`, which `UPDATE_DOCS=1` writes.
+//! The programs that call the libraries are under `tests/clients`, one directory for each language. If a toolchain is
+//! missing, the test fails with a message that says what to install, since a silently skipped suite proves nothing. The
+//! results are in the table in `docs/clients.md`, which `UPDATE_DOCS=1` writes.
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
 mod checks;
@@ -14,7 +14,7 @@ mod table;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// What `cargo test` expects everybody to have.
+/// Languages whose toolchains `cargo test` requires.
 const USUAL: [&str; 3] = ["node", "python", "rust"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -51,7 +51,7 @@ async fn no_client_of_any_language_takes_what_another_holds() {
     cross::refused_by_each_other(&client::languages()).await;
 }
 
-/// A language without a section has been forgotten, a section without a language is of one that is
+/// A language without a section has been forgotten, and a section without a language is left over from one that is
 /// gone.
 #[test]
 fn the_page_of_clients_has_a_section_for_each_language() {

@@ -1,5 +1,4 @@
-//! The page that says which clients have been seen to work: a section for each language, a row for
-//! each client.
+//! The page that lists the clients known to work: a section for each language, a row for each client.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +9,7 @@ use crate::checks::{COMMON, Outcome};
 use crate::client::Client;
 use crate::support::target_is_plain_redis;
 
-/// Compares the page with what was just seen, or writes it with `UPDATE_DOCS=1`.
+/// Compares the page with the results, or writes it with `UPDATE_DOCS=1`.
 pub(crate) fn tells(language: &str, rows: &[(Client, Outcome)]) -> Result<(), String> {
     static ONE_WRITER: Mutex<()> = Mutex::new(());
     let _writing = ONE_WRITER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,14 +27,14 @@ pub(crate) fn tells(language: &str, rows: &[(Client, Outcome)]) -> Result<(), St
     Ok(())
 }
 
-/// The sections of the page, by title.
+/// Returns the sections of the page, by title.
 pub(crate) fn sections() -> BTreeMap<String, String> {
     let page = std::fs::read_to_string(path()).unwrap_or_default();
     let sections = page.split("\n## ").skip(1).filter_map(|section| section.split_once("\n\n"));
     sections.map(|(title, rows)| (title.to_owned(), rows.trim_end().to_owned())).collect()
 }
 
-/// How people call a language.
+/// Returns the display name of a language.
 pub(crate) fn title(language: &str) -> &'static str {
     TITLES
         .iter()
