@@ -1,4 +1,4 @@
-//! What to measure and for how long: flags, each with an environment variable for `make bench`.
+//! Flags for the selection and duration of measurements, each with an environment variable for `make bench`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

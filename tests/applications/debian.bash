@@ -1,4 +1,5 @@
-# Sourced by the `run` of a language whose applications come as Debian packages. It says `here`, and `run_program ID PROGRAM`.
+# Sourced by the `run` of a language whose applications come as Debian packages. That file sets
+# `here`, and defines `run_program ID PROGRAM`.
 
 main() {
     case ${1:-} in

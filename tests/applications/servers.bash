@@ -1,9 +1,10 @@
-# Sourced by `against-a-proxy` and `against-one-redis`: servers on free ports, and an application that is ended with them.
+# Sourced by `against-a-proxy` and `against-one-redis`: starts servers on free ports, and ends the
+# application with them.
 
 declare -A port=()
 application=
 
-# begin LANGUAGE ID PROGRAM...: leaves the line of `list` in `row`.
+# begin LANGUAGE ID PROGRAM...: stores the line of `list` in `row`.
 begin() {
     local program
     for program in redis-server redis-cli "${@:3}"; do
@@ -16,7 +17,7 @@ begin() {
     trap 'exit 1' INT TERM
 }
 
-# start_side_by_side NAME...: several redis-servers.
+# start_side_by_side NAME...: starts several redis-servers.
 start_side_by_side() {
     local name
     local -A process=()
@@ -30,7 +31,8 @@ start_side_by_side() {
     done
 }
 
-# start_on_a_free_port NAME COMMAND...: a port that another program takes in between is tried again with another one.
+# start_on_a_free_port NAME COMMAND...: tries another port if a different program takes the chosen
+# one in between.
 start_on_a_free_port() {
     local name=$1
     for _ in 1 2 3 4 5; do
@@ -63,7 +65,8 @@ wait_for_answer() {
     return 1
 }
 
-# run_check SERVER LANGUAGE ID: in a group of its own, so that workers that the application has started can be ended with it.
+# run_check SERVER LANGUAGE ID: runs in its own process group, to end the workers that the
+# application has started as well.
 run_check() {
     set -m
     REDLOCK_ADDRESS=127.0.0.1:${port[$1]} "$here/run" "$2" check "$3" </dev/null &

@@ -1,7 +1,7 @@
 # Sourced by the `run` of a language.
 
-# prepare DIRECTORY PINS COMMAND...: runs COMMAND... DIRECTORY PINS unless that has succeeded for these very pins. Clients run
-# side by side, so one installs and the others wait for it.
+# prepare DIRECTORY PINS COMMAND...: runs COMMAND... DIRECTORY PINS unless that has succeeded for
+# exactly these pins. Clients run side by side, so one installs and the others wait for it.
 prepare() {
     local directory=$1 pins=$2
     mkdir -p "$(dirname "$directory")"

@@ -27,7 +27,7 @@ struct Client {
     task: JoinHandle<()>,
 }
 
-/// How a client connects, and whether it reconnects for every request.
+/// Way of connecting, and whether to reconnect for every request.
 #[derive(Clone)]
 struct Habit {
     address: String,

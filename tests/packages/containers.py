@@ -22,7 +22,7 @@ def main(proxy, dockerfile, *files):
             environment = of_the_image | environment
             with tempfile.TemporaryDirectory() as directory:
                 run([proxy, *laid_out(arguments, mounts, directory), "--test-config"], environment)
-            # One that is misspelled is a setting that nobody reads.
+            # No program reads a misspelled setting.
             unknown = set(environment) - set(variables)
             assert not unknown, f"{file}, {name}: there is no {unknown}"
 
@@ -54,7 +54,7 @@ def mounted(container, pod, documents):
         if "configMap" in volume:
             yield mount["mountPath"], maps[volume["configMap"]["name"]]
         else:
-            # What is in a secret nobody knows: whatever file is asked for is there.
+            # The contents of a secret are unknown, so every file in it counts as present.
             yield mount["mountPath"], None
 
 

@@ -9,7 +9,7 @@ import sys
 
 
 def fields(dashboard):
-    # What the types do not know does not come back from them.
+    # Fields unknown to the types are lost in the conversion.
     from grafana_foundation_sdk.cog.encoder import JSONEncoder
     from grafana_foundation_sdk.cog.plugins import register_default_plugins
     from grafana_foundation_sdk.models.dashboard import Dashboard

@@ -1,4 +1,4 @@
-// Small things that several applications need.
+// Helpers for several applications.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -13,10 +13,10 @@ const [host, port] = process.env.REDLOCK_ADDRESS.split(":");
 export const SERVER = { host, port: Number(port) };
 export const URL_OF_SERVER = `redis://${host}:${port}`;
 
-// The packages are not beside this file but where `run` has installed them.
+// The packages are not next to this file, but where `run` has installed them.
 export const load = createRequire(join(process.env.NODE_PACKAGES, "package.json"));
 
-// What `action` does is one check: it passes, or the program ends with a sentence that names it.
+// Runs `action` as one check. If it fails, the program ends with a sentence that names it.
 export async function check(name, action) {
   try {
     await within(action());
@@ -26,7 +26,8 @@ export async function check(name, action) {
   console.log(`${name}\tpassed`);
 }
 
-// A thing that not everything has which speaks the protocol, and that the application goes without.
+// Reports a feature that not every server with this protocol has, and that the application can do
+// without.
 export async function has(name, condition) {
   console.log(`${name}\t${(await condition()) ? "passed" : "none"}`);
 }
@@ -49,7 +50,7 @@ export async function eventually(condition, what) {
   }
 }
 
-// The first argument of the next such event.
+// Returns the first argument of the next such event.
 export async function next(emitter, event) {
   const [value] = await once(emitter, event, { signal: AbortSignal.timeout(PATIENCE_MS) });
   return value;

@@ -1,4 +1,4 @@
-// Takes one application of `applications.tsv` through its checks. `run` calls it.
+// Runs the checks of one application from `applications.tsv`. Called by `run`.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

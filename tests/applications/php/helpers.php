@@ -1,12 +1,12 @@
 <?php
-/** Small things that the checks need. */
+/** Helpers for the checks. */
 
 declare(strict_types=1);
 
 const PATIENCE_S = 60;
 const LINES_OF_A_LOG = 40;
 
-/** What is done inside is one check: it passes, or the program ends with a sentence that names it. */
+/** Runs one check. If it fails, the program ends with a sentence that names it. */
 function check(string $name, callable $action): void
 {
     try {
@@ -31,7 +31,7 @@ function eventually(string $what, callable $condition): void
     }
 }
 
-/** Runs a worker while the action runs, and ends it as an operator would. Its log is shown if all fails. */
+/** Runs a worker during the action, and ends it as an operator would. Its log is shown if a check fails. */
 function background(array $command, callable $action): void
 {
     $worker = new Process($command);

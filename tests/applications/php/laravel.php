@@ -101,12 +101,12 @@ function keep_sessions(Illuminate\Foundation\Application $shop): void
     expect(['1', 'bye', '1'], [$bob('/visit'), $ann('/leave'), $ann('/visit')], 'new visits');
 }
 
-/** Keeps its cookies. */
+/** A browser that keeps its cookies. */
 function browser(Http $kernel): Closure
 {
     $cookies = [];
     return function (string $path) use ($kernel, &$cookies) {
-        // In one process there would be one session.
+        // One process would otherwise keep one session.
         app('session')->forgetDrivers();
         $request = Request::create($path, 'GET', [], $cookies);
         $response = $kernel->handle($request);
@@ -162,7 +162,7 @@ function fill_the_backlog(): void
 
 function work(): void
 {
-    // One that had both would wait for mails first, for two seconds each time.
+    // A worker with both queues would wait for mails first, for two seconds each time.
     $worker = ['php', 'artisan', 'queue:work', '--sleep=0', '--tries=3', '--backoff=0'];
     $mailer = [...$worker, '--queue=mails'];
     background($mailer, fn () => background($worker, fn () => background($worker, function () {
@@ -200,7 +200,7 @@ function work(): void
         eventually('the worker ends', fn () => !$worker->runs());
     }));
     check('unique job queued', function () {
-        // The lock of a job that nobody does is held at the end.
+        // The lock of a job that no worker executes is held at the end.
         SendInvoice::dispatch('last');
         SendInvoice::dispatch('last');
         expect(1, Queue::size(), 'the invoices in the queue');
@@ -224,7 +224,7 @@ function send_each_invoice_once(): void
     });
 }
 
-/** Of two servers that do what is due in this minute, one does it. Those that begin in the next minute are others. */
+/** Of two servers that run the schedule for this minute, only one does the work. Those starting a minute later do not count. */
 function schedule_on_one_server(): void
 {
     eventually('both run in one minute', function () {

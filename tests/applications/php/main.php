@@ -1,5 +1,5 @@
 <?php
-/** Takes one application of `applications.tsv` through its checks. `run` calls it, in a copy of this directory. */
+/** Runs the checks of one application from `applications.tsv`. Called by `run`, in a copy of this directory. */
 
 declare(strict_types=1);
 

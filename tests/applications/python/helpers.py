@@ -23,7 +23,7 @@ def check(name):
     try:
         yield
     except Exception as error:
-        # An assertion that says nothing is told by its line.
+        # An assertion without a message is reported with its line of code.
         reason = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
         raise AssertionError(f"the check {name} failed: {reason}") from error
     print(f"{name}\tpassed", flush=True)

@@ -23,7 +23,7 @@ def main(application):
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    # Without tidying up what a failed check has left open: the sentence stays the last line.
+    # Exits without cleaning up after a failed check, so that its sentence stays the last line.
     os._exit(code)
 
 

@@ -1,14 +1,14 @@
-# Small things that several applications need.
+# Helpers for several applications.
 
 require "tempfile"
 
 PATIENCE_S = 60
 LINES_OF_A_LOG = 40
 HOST, PORT = ENV.fetch("REDLOCK_ADDRESS").split(":")
-# Sidekiq looks for it there.
+# Sidekiq reads its address from there.
 ENV["REDIS_URL"] = "redis://#{HOST}:#{PORT}/0"
 
-# What the block does is one check: it passes, or the program ends with a sentence that names it.
+# Runs the block as one check. If it fails, the program ends with a sentence that names it.
 def check(name)
   yield
   puts "#{name}\tpassed"
@@ -16,7 +16,8 @@ rescue StandardError => error
   raise "the check #{name} failed: #{error.message}"
 end
 
-# A thing that not everything has which speaks the protocol, and that the application goes without.
+# Reports a feature that not every server with this protocol has, and that the application can do
+# without.
 def has(name)
   puts "#{name}\t#{yield ? "passed" : "none"}"
 end
@@ -37,7 +38,8 @@ def now
   Process.clock_gettime(Process::CLOCK_MONOTONIC)
 end
 
-# Runs a command of an installed package, such as a worker, and ends it as an operator would. Its log is shown if all fails.
+# Runs a command of an installed package, such as a worker, and ends it as an operator would. Its
+# log is shown if a check fails.
 def background(*command)
   log = Tempfile.new
   worker = Background.new(Process.spawn(*command, chdir: __dir__, in: File::NULL, out: log, err: log), log)

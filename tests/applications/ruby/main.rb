@@ -1,4 +1,4 @@
-# Takes one application of `applications.tsv` through its checks. `run` calls it with the name of the program.
+# Runs the checks of one application from `applications.tsv`. `run` passes the name of the program.
 
 application, program = ARGV
 $LOAD_PATH.unshift(__dir__)
@@ -10,6 +10,6 @@ begin
 rescue StandardError => error
   warn error.full_message(highlight: false)
   warn "#{application}: #{error.message.gsub(/\s+/, " ")}"
-  # Without tidying up what a failed check has left open: the sentence stays the last line.
+  # Exits without cleaning up after a failed check, so that its sentence stays the last line.
   exit!(1)
 end

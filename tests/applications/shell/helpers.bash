@@ -1,4 +1,4 @@
-# Sourced by the programs: small things that both need.
+# Sourced by the programs: helpers for both.
 
 host=${REDLOCK_ADDRESS%:*} port=${REDLOCK_ADDRESS##*:}
 patience_s=60
@@ -6,9 +6,10 @@ directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 behind=()
 
-# check NAME FUNCTION: what the function does is one check. It passes, or the program ends with a sentence that names it.
+# check NAME FUNCTION: runs the function as one check. If it fails, the program ends with a sentence
+# that names it.
 check() {
-    # Not in a condition: there the shell would go on after what fails.
+    # Not in a condition, where the shell would continue after a failure.
     (set -e; trap end_behind EXIT; "$2" 2>&1) >"$directory/said" &
     if ! wait $!; then
         cat "$directory/said" >&2
@@ -17,7 +18,7 @@ check() {
     printf '%s\tpassed\n' "$1"
 }
 
-# has NAME FUNCTION: a thing that not everything has which speaks the protocol.
+# has NAME FUNCTION: reports a feature that not every server with this protocol has.
 has() {
     if (set +e; "$2") >"$directory/said" 2>&1; then
         printf '%s\tpassed\n' "$1"
@@ -48,7 +49,8 @@ cli() {
     redis-cli -h "$host" -p "$port" "$@"
 }
 
-# behind FILE WORD...: a redis-cli that goes on until the check ends, and writes to a file.
+# behind FILE WORD...: runs a redis-cli in the background until the check ends, with its output in a
+# file.
 behind() {
     redis-cli -h "$host" -p "$port" "${@:2}" >"$1" &
     behind+=($!)

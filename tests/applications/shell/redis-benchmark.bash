@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# redis-benchmark: its own tests, one after the other and pipelined, and commands of one's own.
+# redis-benchmark: its own tests, one after the other and pipelined, and custom commands.
 set -euo pipefail
 
 main() {
@@ -30,7 +30,7 @@ run_some_tests() {
 use_random_keys() {
     cli FLUSHDB >/dev/null
     benchmark -n 5000 -t set -r 1000000
-    # As good as all of them differ.
+    # Almost all of them are different.
     [ "$(cli DBSIZE)" -gt 4900 ] || fail "$(cli DBSIZE) keys are too few"
 }
 
@@ -51,7 +51,7 @@ take_locks() {
     same 1 "$(tests)" 'the number of tests'
 }
 
-# Each test ends with a line that tells a rate. Errors are told, and do not end it.
+# Each test ends with a line that contains a rate. Errors are printed, and do not end the test.
 benchmark() {
     redis-benchmark -h "$host" -p "$port" -q "$@" 2>&1 | tr '\r' '\n' >"$directory/rates"
     ! grep --ignore-case error "$directory/rates" || fail "there were errors: $(cat "$directory/rates")"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# redis-cli: what is typed, on one line or in a session, and its modes that look at a whole server.
+# redis-cli: typed commands, on one line or in a session, and the modes that inspect a whole server.
 set -euo pipefail
 
 main() {
@@ -30,7 +30,7 @@ say_one_command() {
     contains "$(cli NOSUCH command)" 'ERR unknown command' 'the answer to nonsense'
 }
 
-# With a terminal: it asks for the documentation of all commands then, and shows where it is.
+# With a terminal, redis-cli requests the documentation of all commands, and shows its prompt.
 hold_a_session() {
     local said
     said=$(printf '%s\n' 'SET typed 1' MULTI 'INCR typed' 'GET typed' EXEC 'SELECT 3' 'DBSIZE' EXIT |
@@ -87,7 +87,7 @@ keys_are_counted() {
     [ "$(tail -n 1 "$directory/numbers" | awk '{ print $1 }')" -ge 10000 ]
 }
 
-# As one line, because nobody looks: least, most, average, count.
+# Without a terminal it prints one line: minimum, maximum, average, count.
 measure_latency() {
     local said
     said=$(cli --latency -i 0.3 --raw)
@@ -104,7 +104,7 @@ listen() {
     eventually 'the news are heard' is_seen "$directory/heard" extra PUBLISH news extra
 }
 
-# is_seen FILE TEXT COMMAND...: says the command until the text is in the file.
+# is_seen FILE TEXT COMMAND...: repeats the command until the text is in the file.
 is_seen() {
     cli "${@:3}" >/dev/null
     grep --quiet --fixed-strings -- "$2" "$1"
@@ -122,7 +122,7 @@ use_another_database() {
     same 'elsewhere hello' "$(cli -n 5 GET greeting) $(cli GET greeting)" 'the values'
 }
 
-# As a replica would.
+# Copies the data like a replica would.
 copy_the_data() {
     timeout 20 redis-cli -h "$host" -p "$port" --rdb "$directory/copy.rdb" && [ -s "$directory/copy.rdb" ]
 }
@@ -137,7 +137,7 @@ lock_and_release() {
     same 1 "$(cli DEL lock:report)" 'a deletion'
 }
 
-# At the end.
+# Runs at the end.
 hold_a_lock() {
     same OK "$(cli SET lock:night ann NX EX 600)" 'a claim'
 }

@@ -57,7 +57,7 @@ void expire(const Client &client) {
     expect(next->release(), "the next holder has lost the lock");
 }
 
-// None of these libraries waits in any other way than to ask again and again.
+// All of these libraries wait by retrying.
 void wait(const Client &client) {
     const auto key = new_key();
     const auto holder = client.lock(key);
@@ -71,7 +71,7 @@ void wait(const Client &client) {
     waiter.get();
 }
 
-// In the middle the harness may do what it likes to whatever keeps the lock.
+// Lets the harness break a server in the middle of the checks.
 void middle() {
     const char *file = std::getenv("REDLOCK_MIDDLE");
     if (!file) return;

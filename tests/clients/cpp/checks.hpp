@@ -1,4 +1,4 @@
-// Takes the lock of one client through its paces.
+// The common checks of a client's lock.
 #pragma once
 
 #include "client.hpp"
@@ -18,5 +18,5 @@ void expect(bool condition, const std::string &complaint);
 void eventually(const std::function<bool()> &condition, std::chrono::seconds patience, const std::string &complaint);
 std::string new_key();
 
-// What Redis says of it, whatever the library believes.
+// The remaining TTL according to Redis, independent of the library.
 long long pttl(const std::string &key);

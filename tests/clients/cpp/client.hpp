@@ -1,4 +1,4 @@
-// What a check knows of a client.
+// A client, as the checks see it.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-// One who may hold a lock, with a connection and a token of its own. Each call says whether it took effect.
+// A potential lock holder, with its own connection and token. Each call returns whether it took
+// effect.
 class Lock {
 public:
     virtual ~Lock() = default;
@@ -20,10 +21,10 @@ using Holder = std::function<std::unique_ptr<Lock>(const std::string &key)>;
 
 struct Client {
     std::string id;
-    std::string name;  // for people
+    std::string name;  // for display
     std::string version;
     Holder lock;
-    std::map<std::string, std::function<void()>> more;  // checks of what only this client has
+    std::map<std::string, std::function<void()>> more;  // checks that only this client has
 };
 
 template <class SomeLock>

@@ -1,4 +1,4 @@
-// Locks of C++ clients, exactly as applications take them, against whatever listens at REDLOCK_ADDRESS.
+// Locks of C++ clients, exactly as applications take them, against the server at REDLOCK_ADDRESS.
 
 #include "checks.hpp"
 #include "client.hpp"

@@ -1,4 +1,4 @@
-// One connection to what listens at REDLOCK_ADDRESS, through hiredis.
+// One connection to the server at REDLOCK_ADDRESS, through hiredis.
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -23,7 +23,7 @@ class Redis {
 public:
     Redis();
 
-    // Throws what Redis answers with when that is an error.
+    // Throws if Redis answers with an error.
     Reply command(const std::vector<std::string> &arguments);
     Reply eval(const std::string &script, const std::string &key, const std::vector<std::string> &arguments);
 
@@ -31,8 +31,8 @@ private:
     std::unique_ptr<redisContext, decltype(&redisFree)> context;
 };
 
-// The text of scripts/NAME.lua.
+// Returns the text of scripts/NAME.lua.
 std::string script(const std::string &name);
 
-// A token for a new holder.
+// Returns a token for a new holder.
 std::string random_hex();

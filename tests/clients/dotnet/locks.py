@@ -14,7 +14,7 @@ from stackexchange import OK
 class Lock:
     """StringSet with When.NotExists, which all of them take their lock with."""
 
-    SUFFIX = ""  # what the library puts behind every name
+    SUFFIX = ""  # appended by the library to every name
 
     @classmethod
     def can_name(cls, key):

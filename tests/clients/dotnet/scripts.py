@@ -8,7 +8,7 @@ def known(text, sha1):
     return text
 
 
-# RedLock.net and redlock-cs send the line ends that their source had where they were built.
+# RedLock.net and redlock-cs send the line endings of their sources as built.
 def with_crlf(text, sha1):
     return known(text.replace("\n", "\r\n"), sha1)
 

@@ -7,23 +7,25 @@ import (
 	"time"
 )
 
-// holdTTL outlives the suite. A lock that lives longer than betweenTTL was extended to extendedTTL: TTLs need not be exact.
+// holdTTL outlives the suite. A lock that lives longer than betweenTTL was extended to extendedTTL:
+// TTLs need not be exact.
 const (
 	holdTTL     = 60 * time.Second
 	betweenTTL  = 75 * time.Second
 	extendedTTL = 90 * time.Second
 )
 
-// shortTTL is that of locks which are to run out.
+// shortTTL is the TTL of locks that should expire.
 const shortTTL = time.Second
 
-// A check is one promise of a library: it returns if that was kept.
+// A check is one promise of a library. It returns if the promise was kept.
 type check struct {
 	name string
 	run  func(*paces)
 }
 
-// paces are two strangers who use the same library, each over connections of its own, and what one of them holds.
+// paces are two strangers who use the same library, each over its own connections, and the lock
+// that one of them holds.
 type paces struct {
 	ctx         context.Context
 	mine, other library
@@ -70,7 +72,7 @@ func extend(p *paces) {
 	p.mustRefuse(p.key)
 }
 
-// The holder of a lock that ran out and was taken by another is the stranger that every library knows.
+// The stranger that every library knows is a holder whose lock expired and was taken by another.
 func stranger(p *paces) {
 	key := newKey()
 	late := p.mustTake(p.mine, key, shortTTL)

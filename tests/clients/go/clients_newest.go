@@ -2,8 +2,8 @@
 
 package main
 
-// rueidislock is not among them: those who wait for its locks are woken by client-side caching, see dialRueidis, and it cannot be
-// had as a module of its own.
+// rueidislock is missing: it wakes waiting clients by client-side caching, see dialRueidis, and it
+// is not available as a module of its own.
 var clients = []client{
 	{"redsync-goredis9", "redsync over go-redis 9", redsyncModule, "string", redsyncOverGoredis9, redsyncMore},
 	{"redsync-goredis8", "redsync over go-redis 8", redsyncModule, "string", redsyncOverGoredis8, redsyncMore},

@@ -26,7 +26,8 @@ func dialRedigo(address string) *redis.Pool {
 	}
 }
 
-// dialRueidis does without client-side caching: its CLIENT TRACKING needs one server that sees every write and tells of it.
+// dialRueidis disables client-side caching: its CLIENT TRACKING needs one server that sees every
+// write and announces it.
 func dialRueidis(address string) (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
 }

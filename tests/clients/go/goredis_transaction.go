@@ -9,7 +9,8 @@ import (
 
 var goredis9More = append(plainMore, check{"transaction", goredisTransaction})
 
-// A release without a script: WATCH, GET, and MULTI, DEL, EXEC if the lock still is one's own.
+// A release without a script: WATCH and GET, then MULTI, DEL, EXEC if the caller still holds the
+// lock.
 func goredisTransaction(p *paces) {
 	key := newKey()
 	held := p.mustTake(p.mine, key, holdTTL).(plainLock)

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// A library takes locks the way applications that use it do. Each has connections of its own.
+// A library takes locks the way applications that use it do. Each has its own connections.
 type library interface {
-	// take tries once. No lock and no error: it was refused.
+	// take tries once. It returns no lock and no error if the library was refused.
 	take(ctx context.Context, key string, ttl time.Duration) (lock, error)
 	// wait tries until it gets the lock or ctx ends.
 	wait(ctx context.Context, key string, ttl time.Duration) (lock, error)
 }
 
-// A lock is what one holder has in hand. It may have lost it without knowing.
+// A lock is one holder's view of a lock, which it may have lost without knowing.
 type lock interface {
 	// extend reports whether the holder still held it.
 	extend(ctx context.Context, ttl time.Duration) (bool, error)
@@ -25,17 +25,17 @@ type lock interface {
 type client struct {
 	id     string
 	name   string
-	module string // whose version is the client's
-	keys   string // the type of key that its lock is
+	module string // provides the client's version
+	keys   string // Redis type of its lock's key
 	open   func(address string) (library, error)
-	more   []check // what this library has beyond the common checks
+	more   []check // checks that only this library has
 }
 
-// Modules that two clients or more come from.
+// Modules that several clients come from.
 const (
 	redsyncModule   = "github.com/go-redsync/redsync/v4"
 	redislockModule = "github.com/bsm/redislock"
 )
 
-// retryDelay is how often those who wait look again.
+// retryDelay is the interval between attempts of a waiting client.
 const retryDelay = 20 * time.Millisecond

@@ -1,4 +1,4 @@
-// Command locks takes the locks of Go's Redis libraries against whatever listens at REDLOCK_ADDRESS.
+// Command locks takes the locks of Go's Redis libraries against the server at REDLOCK_ADDRESS.
 //
 //	locks list              one line per client: id, name, version, type of key
 //	locks check ID          everything the library promises
@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// patience bounds every wait for what has to come about. Nothing is expected to be fast.
+// patience bounds every wait for an expected event. Nothing is expected to be fast.
 const patience = 20 * time.Second
 
-// heldTTL is how long the locks live that `hold` leaves behind.
+// heldTTL is the TTL of locks that `hold` leaves behind.
 const heldTTL = 120 * time.Second
 
 func main() {
@@ -42,7 +42,8 @@ func list() {
 	}
 }
 
-// hold exits with everything still held: closing the client would be the decent thing, and is what a crash leaves out.
+// hold exits with everything still held. A decent program would close the client, but one that
+// crashes does not.
 func hold(client client, keys []string) {
 	takeEach(client, keys, func(key string, held lock) {
 		require(held != nil, "%s is held by another", key)
@@ -93,7 +94,7 @@ func address() string {
 	return address
 }
 
-// version is the one that was linked, not the one somebody wrote down.
+// version returns the linked version rather than one that somebody wrote down.
 func version(module string) string {
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, dependency := range build.Deps {
@@ -105,7 +106,7 @@ func version(module string) string {
 	return "unknown"
 }
 
-// require ends the program unless ok: a check that failed says nothing about those after it.
+// require ends the program unless ok: after a failed check, the remaining ones prove nothing.
 func require(ok bool, format string, arguments ...any) {
 	if !ok {
 		fail(format, arguments...)

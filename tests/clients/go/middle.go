@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// middle lets whoever started the suite kill a master while a lock is held: it creates the file that REDLOCK_MIDDLE names and
-// waits for one beside it that ends in `.done`.
+// middle lets the harness kill a master while a lock is held: it creates the file that
+// REDLOCK_MIDDLE names and waits for one with the same name and `.done`.
 func middle() {
 	here := os.Getenv("REDLOCK_MIDDLE")
 	if here == "" {

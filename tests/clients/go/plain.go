@@ -18,11 +18,11 @@ else
 	return 0
 end`
 
-// A driver is what a lock that an application writes for itself takes.
+// A driver provides the commands for a lock that an application implements itself.
 type driver interface {
 	// setNX without a TTL (0) makes a lock that lasts.
 	setNX(ctx context.Context, key, token string, ttl time.Duration) (bool, error)
-	// eval sends EVALSHA first, as the drivers do, and EVAL if the script is not known.
+	// eval sends EVALSHA first, as the drivers do, and EVAL if the script is unknown.
 	eval(ctx context.Context, script, key string, arguments ...string) (int64, error)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What Redis says instead of a TTL, as go-redis hands it on.
+// Redis's replies in place of a TTL, as go-redis returns them.
 const (
 	lasting = time.Duration(-1) // the key has none
 	gone    = time.Duration(-2) // the key does not exist
@@ -18,7 +18,7 @@ var probe = sync.OnceValue(func() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: address()})
 })
 
-// pttl looks at a lock from outside: not every library tells how long its locks live.
+// pttl reads a lock's TTL from outside: not every library reports it.
 func pttl(key string) time.Duration {
 	left, err := probe().PTTL(context.Background(), key).Result()
 	require(err == nil, "PTTL: %v", err)

@@ -49,7 +49,7 @@ func (l redislockLock) release(ctx context.Context) (bool, error) {
 	return yes(err, redislock.ErrLockNotHeld)
 }
 
-// yes reads an error that only says no.
+// yes returns false and no error for the error that only means no.
 func yes(err, no error) (bool, error) {
 	if errors.Is(err, no) {
 		return false, nil
@@ -68,7 +68,8 @@ func redislockTTL(p *paces) {
 	require(err == nil && left == 0, "TTL after its release: %v %v", left, err)
 }
 
-// Who knows the token takes the lock over, and may change the metadata that is stored behind it.
+// A client that knows the token takes the lock over, and may change the metadata that is stored
+// behind it.
 func redislockSameToken(p *paces) {
 	client := p.mine.(redislockLibrary)
 	key := newKey()

@@ -56,7 +56,8 @@ func (l redsyncLibrary) wait(ctx context.Context, key string, ttl time.Duration)
 	return l.lock(ctx, l.mutex(key, ttl, redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(retryDelay)))
 }
 
-// mutex gives one request half the TTL, where redsync leaves it a twentieth: too little for a lock of a second on a busy machine.
+// mutex gives one request half the TTL. redsync's default is a twentieth: too little for a lock of
+// a second on a busy machine.
 func (l redsyncLibrary) mutex(key string, ttl time.Duration, options ...redsync.Option) *redsync.Mutex {
 	return l.NewMutex(key, append(options, redsync.WithExpiry(ttl), redsync.WithTimeoutFactor(0.5))...)
 }
@@ -72,7 +73,8 @@ func (l redsyncLibrary) lock(ctx context.Context, mutex *redsync.Mutex) (lock, e
 	return redsyncLock{l, mutex}, nil
 }
 
-// extend goes through a second mutex: the TTL is fixed when one is made, and WithValue hands the lock over.
+// extend uses a second mutex: the TTL is fixed when a mutex is made, and WithValue hands the lock
+// over.
 func (l redsyncLock) extend(ctx context.Context, ttl time.Duration) (bool, error) {
 	extended, err := l.mutex(l.Name(), ttl, redsync.WithValue(l.Value())).ExtendContext(ctx)
 	return extended, lostIsNoError(err)

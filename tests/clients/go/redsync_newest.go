@@ -10,12 +10,13 @@ import (
 
 var redsyncMore = append(redsyncCommon, check{"extend takes", redsyncExtendTakes})
 
-// saysExpired knows the answer -1 of the release script since 4.12: nobody holds the lock.
+// saysExpired recognises the release script's answer -1, new in 4.12: nobody holds the lock.
 func saysExpired(err error) bool {
 	return errors.Is(err, redsync.ErrLockAlreadyExpired)
 }
 
-// With WithSetNXOnExtend an extension takes a lock that nobody holds, and leaves one that another holds.
+// With WithSetNXOnExtend an extension takes a lock that nobody holds, and leaves one that another
+// holds.
 func redsyncExtendTakes(p *paces) {
 	library := p.mine.(redsyncLibrary)
 	key := newKey()

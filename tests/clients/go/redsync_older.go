@@ -4,7 +4,8 @@ package main
 
 var redsyncMore = redsyncCommon
 
-// saysExpired: before 4.12 a release did not tell a lock that ran out from one that another holds.
+// saysExpired returns false: before 4.12 a release did not distinguish an expired lock from one
+// that another holds.
 func saysExpired(error) bool {
 	return false
 }

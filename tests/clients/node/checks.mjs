@@ -1,10 +1,10 @@
-// The paces every lock goes through, in the order the table shows them.
+// The checks of every lock, in the order of the table.
 //
 // A library (see libraries/) has `lock(name, ttl)`, `pttl(key)` and `more`, its further checks by name. A lock has
-//   acquire()           takes the lock if it is free; tells whether it did
-//   wait()              takes the lock as soon as it is free
-//   extend()            prolongs it, so that more than LONG_MS is left
-//   release()           true: released, false: it was not held, undefined: the library does not tell
+//   acquire()           takes the lock if it is free; returns whether it did
+//   wait()              waits until the lock is free, and takes it
+//   extend()            extends it, so that more than LONG_MS is left
+//   release()           true: released, false: it was not held, undefined: the library does not report it
 //   releaseAsStranger() asks the server for a release with a token that is not the holder's
 
 import assert from "node:assert/strict";

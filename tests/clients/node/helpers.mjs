@@ -1,4 +1,4 @@
-// Small things the checks of several libraries need.
+// Helpers for the checks of several libraries.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -13,10 +13,10 @@ export const LONG_MS = 60_000;
 export const LONGER_MS = 90_000;
 export const RETRY_DELAY_MS = 20;
 
-// The packages are not beside this file but where `run` has installed them.
+// The packages are not next to this file, but where `run` has installed them.
 export const load = createRequire(join(process.env.NODE_PACKAGES, "package.json"));
 
-// The script of the Redis manual's page on SET.
+// The script on the Redis manual's page on SET.
 export const RELEASE = `if redis.call("get", KEYS[1]) == ARGV[1] then
   return redis.call("del", KEYS[1])
 else
@@ -38,7 +38,7 @@ export async function eventually(condition, patience = PATIENCE_MS) {
   }
 }
 
-// Lets whoever runs the suite break something while a lock is held, and goes on when that is done.
+// Lets the harness break something while a lock is held, and continues when that is done.
 export async function middle() {
   const path = process.env.REDLOCK_MIDDLE;
   if (!path) return;

@@ -1,4 +1,4 @@
-// Takes one client of `clients.tsv` through its paces, or only holds or tries locks. `run` calls it.
+// Runs the checks of one client from `clients.tsv`, or only holds or tries locks. Called by `run`.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -10,7 +10,7 @@ const HOLD_MS = 120_000;
 async function main(action, client, ...keys) {
   const library = await libraryOf(rowOf(client));
   await { check, hold, try: tryToTake }[action](library, keys);
-  // Without a word to anybody: a library that tidied up would release what it holds.
+  // Exits without cleaning up: a library that cleaned up would release the locks it holds.
   process.exit(0);
 }
 

@@ -1,4 +1,4 @@
-# Locks of Perl's clients, exactly as applications take them, against whatever listens at REDLOCK_ADDRESS.
+# Locks of Perl's clients, exactly as applications take them, against the server at REDLOCK_ADDRESS.
 use v5.36;
 
 use Checks;

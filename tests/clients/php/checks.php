@@ -1,5 +1,5 @@
 <?php
-/** Takes the lock of one client through its paces. */
+/** The common checks of a client's lock. */
 
 declare(strict_types=1);
 
@@ -105,7 +105,7 @@ final class Checks
         $waiter->gets('the waiter never gets the lock');
     }
 
-    /** In the middle the harness may do what it likes to whatever keeps the lock. */
+    /** Lets the harness break a server in the middle of the checks. */
     private function middle(): void
     {
         $file = getenv('REDLOCK_MIDDLE');
@@ -133,14 +133,14 @@ final class Checks
         return 'lock ' . bin2hex(random_bytes(8));
     }
 
-    /** What Redis says of it, whatever the library believes. */
+    /** Returns the remaining TTL according to Redis, independent of the library. */
     public function pttl(string $name): int
     {
         return $this->redis->pttl($this->client->prefix . $name);
     }
 }
 
-/** Libraries wrap what Redis said into what they have to say of it. */
+/** Returns the causes of an error: libraries wrap Redis's message in their own. */
 function causes(Throwable $error): string
 {
     $cause = $error->getPrevious();

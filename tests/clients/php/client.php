@@ -1,5 +1,5 @@
 <?php
-/** What a check knows of a client, and the list of them. */
+/** A client as the checks see it, and the list of clients. */
 
 declare(strict_types=1);
 
@@ -7,9 +7,9 @@ final class Client
 {
     /**
      * @param string $keys the Redis type of its keys
-     * @param Closure(string): Lock $holder makes a holder of the lock of that name
-     * @param string $prefix what the library puts before the name
-     * @param array<string, Closure(Checks): void> $more checks of what only this client has
+     * @param Closure(string): Lock $holder makes a holder of the lock with that name
+     * @param string $prefix the prefix that the library puts before the name
+     * @param array<string, Closure(Checks): void> $more checks that only this client has
      */
     public function __construct(
         public readonly string $name,
@@ -21,19 +21,19 @@ final class Client
     ) {
     }
 
-    /** A holder with a connection and a token of its own. */
+    /** Returns a holder with its own connection and token. */
     public function lock(string $name): Lock
     {
         return ($this->holder)($name);
     }
 }
 
-/** One who may hold a lock. */
+/** A potential lock holder. */
 abstract class Lock
 {
     abstract public function acquire(int $ttl_ms): bool;
 
-    /** Whether anything was released. */
+    /** Returns whether anything was released. */
     abstract public function release(): bool;
 
     public function isRefused(): bool
@@ -41,7 +41,7 @@ abstract class Lock
         return !$this->acquire(60_000);
     }
 
-    /** Waits for the lock, the way the library does. Most have no other way than to ask again and again. */
+    /** Waits for the lock as the library does. Most can only retry. */
     public function wait(): void
     {
         while (!$this->acquire(60_000)) {
@@ -52,7 +52,7 @@ abstract class Lock
 
 interface Extendable
 {
-    /** Whether the lock now has so much time left. */
+    /** Returns whether the lock now has that much time left. */
     public function extend(int $ttl_ms): bool;
 }
 
@@ -75,7 +75,7 @@ function address(): array
     return [$host, (int) $port];
 }
 
-/** The version of the library in a Debian package, without what Debian adds to it. */
+/** Returns the version of the library in a Debian package, without Debian's additions. */
 function packaged(string $package): string
 {
     return preg_replace('/^\d+:|[+-].*$/', '', exec("dpkg-query --show --showformat '\${Version}' $package"));
@@ -86,7 +86,7 @@ function script(string $name): string
     return file_get_contents(__DIR__ . "/scripts/$name.lua");
 }
 
-/** From milliseconds, for libraries that count in whole seconds. */
+/** Converts milliseconds, for libraries that count in whole seconds. */
 function seconds(int $ms): int
 {
     return (int) ceil($ms / 1000);

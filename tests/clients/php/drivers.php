@@ -13,7 +13,7 @@ interface Driver
     public function eval(string $script, string $key, string|int ...$arguments): mixed;
 }
 
-/** phpredis answers false for nil and for an error alike: the error has to be asked for. */
+/** phpredis answers false both for nil and for an error, so the error must be queried. */
 final class PhpRedis implements Driver
 {
     private readonly Redis $redis;

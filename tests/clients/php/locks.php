@@ -1,9 +1,9 @@
 <?php
-/** Locks of PHP's clients, exactly as applications take them, against whatever listens at REDLOCK_ADDRESS. */
+/** Locks of PHP's clients, exactly as applications take them, against the server at REDLOCK_ADDRESS. */
 
 declare(strict_types=1);
 
-// Debian's libraries are older than its PHP, which complains of them.
+// Debian's libraries are older than its PHP, which reports deprecations in them.
 error_reporting(E_ALL & ~E_DEPRECATED & ~E_USER_DEPRECATED);
 ini_set('display_errors', 'stderr');
 
@@ -50,7 +50,7 @@ function take(string $id, string ...$keys): void
     leave_without_cleaning_up();
 }
 
-/** What `Waiter` runs in a process of its own. */
+/** Entry point of the process that `Waiter` starts. */
 function wait_for(string $id, string $name): void
 {
     $lock = client($id)->lock($name);
@@ -60,7 +60,7 @@ function wait_for(string $id, string $name): void
     leave_without_cleaning_up();
 }
 
-/** Those of the keys that the library can use, with the name that an application gives for each. */
+/** Returns the keys that the library can use, with the name that an application gives for each. */
 function names(string $id, array $keys): array
 {
     $prefix = client($id)->prefix;
@@ -68,7 +68,7 @@ function names(string $id, array $keys): array
     return array_combine($usable, array_map(fn (string $key) => substr($key, strlen($prefix)), $usable));
 }
 
-/** A library that releases its locks when PHP ends gets no chance to: the process turns into another program. */
+/** Replaces the process by another program, so that libraries cannot release their locks when PHP ends. */
 function leave_without_cleaning_up(string $program = '/bin/true'): never
 {
     pcntl_exec($program);

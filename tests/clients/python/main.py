@@ -17,7 +17,7 @@ def main(action, client, *keys):
     actions = {"check": check, "hold": hold, "try": try_to_take}
     actions[action](library, *keys)
     sys.stdout.flush()
-    # Without a word to anybody: a library that tidied up would release what it holds.
+    # Exits without cleaning up: a library that cleaned up would release the locks it holds.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-# Takes the lock of one client through its paces.
+# The common checks of a client's lock.
 class Checks
   PATIENCE_S = 20
   LONG_MS = 90_000
@@ -41,7 +41,8 @@ class Checks
     expect("the TTL has not grown") { pttl(@name) > LONG_MS }
   end
 
-  # The stranger held the lock once, lost it, and does not know. Where the lock is anonymous it never held it.
+  # The stranger held the lock once, lost it, and does not know. If the lock is anonymous, it never
+  # held it.
   def stranger
     stranger, holder = client.lock(name = new_name), client.lock(name)
     unless client.anonymous
@@ -88,7 +89,7 @@ class Checks
     !client.lock(name).acquire(60_000)
   end
 
-  # What Redis says of it, whatever the library believes.
+  # The remaining TTL according to Redis, independent of the library.
   def pttl(name)
     redis.pttl(client.key(name))
   end
@@ -111,7 +112,7 @@ class Checks
 
   private
 
-  # In the middle the harness may do what it likes to whatever keeps the lock.
+  # Lets the harness break a server in the middle of the checks.
   def middle
     return unless (file = ENV["REDLOCK_MIDDLE"])
     File.write(file, "")
@@ -125,7 +126,7 @@ class Checks
     raise "#{client.name}: #{name}: #{error.message}"
   end
 
-  # What goes wrong while it waits is raised by whoever joins it.
+  # Joining the thread raises any error that occurs while it waits.
   def waiter(name)
     Thread.new { client.lock(name).wait }.tap { |thread| thread.report_on_exception = false }
   end

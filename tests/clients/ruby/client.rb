@@ -1,11 +1,11 @@
-# What a check knows of a client, and the list of them.
+# A client as the checks see it, and the list of clients.
 
 require "redis"
 require "securerandom"
 
-# `keys` is the Redis type of its keys, `key` what the library makes of a name ("%s"). With an anonymous lock Redis does
-# not know one holder from another. `expires` says whether a lock runs out by itself. `more` are checks of what only this
-# client has. The block makes a holder.
+# `keys` is the Redis type of its keys, `key` the format of a key for a name ("%s"). With an
+# anonymous lock, Redis cannot distinguish holders. `expires` says whether a lock expires by itself.
+# `more` are the checks that only this client has. The block makes a holder.
 class Client
   attr_reader :name, :version, :keys, :anonymous, :expires, :more
 
@@ -14,7 +14,7 @@ class Client
     @anonymous, @expires, @more = anonymous, expires, more
   end
 
-  # A holder with a connection and a token of its own.
+  # Returns a holder with its own connection and token.
   def lock(name)
     @holder.call(name)
   end
@@ -29,10 +29,10 @@ class Client
   end
 end
 
-# One who may hold a lock: has `acquire(ttl_ms)` and `release`, which say whether they did, and `prolong(ttl_ms)`
-# where the library has such a thing.
+# A potential lock holder: has `acquire(ttl_ms)` and `release`, which return whether they succeeded,
+# and `prolong(ttl_ms)` if the library supports it.
 class Lock
-  # Waits for the lock, the way the library does. Most have no other way than to ask again and again.
+  # Waits for the lock as the library does. Most can only retry.
   def wait
     sleep 0.05 until acquire(60_000)
   end

@@ -1,4 +1,4 @@
-# Locks of Ruby's clients, exactly as applications take them, against whatever listens at REDLOCK_ADDRESS.
+# Locks of Ruby's clients, exactly as applications take them, against the server at REDLOCK_ADDRESS.
 
 require_relative "client"
 require_relative "checks"
@@ -30,7 +30,7 @@ def try(id, *keys)
   end
 end
 
-# Those of the keys that the library can use, with the name that an application gives for each.
+# Yields the keys that the library can use, with the name that an application gives for each.
 def each_name(id, keys)
   keys.each do |key|
     name = client(id).name_of(key)

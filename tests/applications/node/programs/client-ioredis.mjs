@@ -1,4 +1,5 @@
-// ioredis as applications use it: all kinds of commands for data, and a lock whose release is told on a channel.
+// ioredis as applications use it: all kinds of commands for data, and a lock whose release is
+// announced on a channel.
 
 import assert from "node:assert/strict";
 import { SERVER, check, eventually, load, next, range } from "../helpers.mjs";
@@ -108,7 +109,7 @@ async function stream(client) {
   await packer.quit();
 }
 
-// Who waits for the lock is told when it is free.
+// A client waiting for the lock gets a message when it is free.
 async function hold(client) {
   client.defineCommand("release", { numberOfKeys: 1, lua: RELEASE });
   const waiting = client.duplicate();

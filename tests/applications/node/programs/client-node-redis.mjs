@@ -1,4 +1,5 @@
-// node-redis as applications use it: a pool for transactions, a duplicate that subscribes, scripts, and a lock.
+// node-redis as applications use it: a pool for transactions, a duplicate that subscribes, scripts,
+// and a lock.
 
 import assert from "node:assert/strict";
 import { URL_OF_SERVER, check, eventually, load, range } from "../helpers.mjs";
@@ -99,7 +100,7 @@ async function hold(client, pool) {
   assert.equal(await claim("last"), "OK");
 }
 
-// A lock that is taken only if nobody has touched it, as redis.io's page on transactions would have it.
+// Takes a lock only if nobody has touched it, as redis.io's page on transactions suggests.
 async function holdWatched(pool) {
   await pool.execute(async (client) => {
     await client.watch("lock:day");

@@ -1,12 +1,13 @@
-// What RedisInsight sends, over the client that it uses: when it connects, and when its pages are opened one after the other. It
-// cannot run here itself. The commands are those of its `api/src/modules`, with the arguments that are written there.
+// The commands that RedisInsight sends, over the client that it uses: on connecting, and when its
+// pages are opened one after the other. RedisInsight itself cannot run here. The commands are those
+// of its `api/src/modules`, with the arguments written there.
 
 import assert from "node:assert/strict";
 import { SERVER, check, eventually, has, load } from "../helpers.mjs";
 
 const { Redis } = load("ioredis");
 
-// What shows which module there is, where MODULE LIST is forbidden.
+// Commands that reveal which modules are loaded, where MODULE LIST is forbidden.
 const COMMANDS_OF_MODULES = { search: ["ft.info"], ReJSON: ["json.get"], timeseries: ["ts.mrange", "ts.info"], bf: ["bf.info"] };
 const FIELDS_OF_CLIENTS = ["id", "addr", "name", "age", "idle", "flags", "db", "cmd", "user", "resp"];
 
@@ -35,7 +36,7 @@ function connect(connectionName, more = {}) {
   return new Promise((resolve, reject) => client.on("ready", () => resolve(client)).on("error", reject));
 }
 
-// One key of each type, and some more.
+// Creates one key of each type, and some more.
 async function fill(client) {
   await client.mset(Object.fromEntries(Array.from({ length: 600 }, (_, i) => [`page:${i}`, `text ${i}`])));
   await client.hset("product", { name: "pen", price: "3" });
@@ -59,9 +60,9 @@ async function whatIsThere(client) {
   for (const commands of Object.values(COMMANDS_OF_MODULES)) {
     assert.deepEqual(await client.call("command", "info", ...commands), commands.map(() => null));
   }
-  // What it asks where INFO is forbidden.
+  // Sent where INFO is forbidden.
   assert.equal((await client.call("hello"))[0], "server");
-  // Not a cluster, nor a sentinel.
+  // Neither a cluster nor a sentinel.
   await assert.rejects(client.call("cluster", "info"), /cluster support disabled/);
   await assert.rejects(client.call("sentinel", "masters"), /unknown command/);
 }
@@ -75,7 +76,7 @@ async function overview(client) {
   assert.equal(memory.maxmemory_policy, "noeviction");
 }
 
-// The list of keys, with type, time and size of each: some at a time, of one type, and by a whole name.
+// The list of keys, with type, time and size of each: in batches, by type, and by full name.
 async function browse(client) {
   assert.equal(await client.call("dbsize"), 605);
   const all = await scan(client, "MATCH", "*", "COUNT", "500");
@@ -158,7 +159,8 @@ async function profile(client) {
   monitor.disconnect();
 }
 
-// ioredis fails if a line comes along with the confirmation, in front of a busy Redis as well: then it is begun again.
+// ioredis fails if a line arrives together with the confirmation, which also happens with a busy
+// Redis. Then it starts over.
 async function watch() {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -169,7 +171,7 @@ async function watch() {
   }
 }
 
-// What people type in it, in another database, and what a batch of lines is made of.
+// Commands that people type into it, in another database, and the commands of a batch of lines.
 async function work() {
   const client = await connect("redisinsight-cli-1a2b3c4d", { db: 2 });
   assert.deepEqual(await piped(client, [["call", "SET", "note", "1"], ["call", "INCR", "note"]]), ["OK", 2]);
@@ -181,7 +183,7 @@ async function work() {
   await client.quit();
 }
 
-// Its name can be typed into the browser. Held at the end.
+// The name of a lock can be typed into the browser. Held at the end.
 async function lookAtALock(client) {
   assert.equal(await client.set("lock:night", "ann", "EX", 600, "NX"), "OK");
   const [{ type, ttl }] = await detailsOf(client, ["lock:night"]);
@@ -190,7 +192,7 @@ async function lookAtALock(client) {
   assert.deepEqual(await piped(client, [["strlen", "lock:night"], ["getrange", "lock:night", "0", "4999"]]), [3, "ann"]);
 }
 
-// As it does for each key of a page. What fails is shown as unknown.
+// Sent for each key of a page. A failure is shown as unknown.
 async function detailsOf(client, keys) {
   const ask = async (command) => {
     const replies = await client.pipeline(keys.map(command)).exec();
@@ -220,7 +222,7 @@ async function piped(client, commands) {
   });
 }
 
-// INFO, by section and field.
+// Returns INFO, by section and field.
 async function info(client) {
   const sections = (await client.call("info")).split(/^# /m).slice(1);
   return Object.fromEntries(sections.map((section) => {

@@ -1,4 +1,5 @@
-// rate-limiter-flexible over ioredis: its counters with and without a script, bursts, blocks and a queue.
+// rate-limiter-flexible over ioredis: its counters with and without a script, bursts, blocks and a
+// queue.
 
 import assert from "node:assert/strict";
 import { SERVER, check, load, range } from "../helpers.mjs";

@@ -1,4 +1,4 @@
-// bee-queue: jobs with retries and progress, a delayed one, and jobs that a dead worker has left.
+// bee-queue: jobs with retries and progress, a delayed one, and jobs left behind by a dead worker.
 
 import assert from "node:assert/strict";
 import { SERVER, check, eventually, load, next, range } from "../helpers.mjs";

@@ -1,4 +1,4 @@
-// Bull 4: a queue that two workers serve, its events over pub/sub, and a limit of jobs in a time.
+// Bull 4: a queue with two workers, its events over pub/sub, and a rate limit.
 
 import assert from "node:assert/strict";
 import { SERVER, check, eventually, load, next, range } from "../helpers.mjs";

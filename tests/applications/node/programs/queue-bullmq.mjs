@@ -1,4 +1,4 @@
-// BullMQ: queues, workers and what they tell in events; flows, repeated jobs, and a limit of jobs in a time.
+// BullMQ: queues, workers and their events; flows, repeated jobs, and a rate limit.
 
 import assert from "node:assert/strict";
 import { PATIENCE_MS, SERVER, check, eventually, load, range } from "../helpers.mjs";
@@ -94,7 +94,7 @@ async function jobs(job) {
   }
 }
 
-// Two workers together take no more jobs than the limit in each of its times.
+// In each period of the rate limit, two workers together take no more jobs than it allows.
 async function limited(connection) {
   const queue = new Queue("calls", { connection });
   const started = [];

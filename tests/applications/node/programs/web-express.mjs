@@ -1,4 +1,5 @@
-// Express with express-session, whose sessions connect-redis keeps, and a lock of node-redis for who makes a report.
+// Express with express-session, whose sessions connect-redis keeps, and a node-redis lock that
+// decides who makes a report.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -61,7 +62,7 @@ function shop(client, store) {
   return app;
 }
 
-// Made by whoever has the lock first.
+// The first to get the lock makes the report.
 async function report(client) {
   const token = randomUUID();
   const options = { condition: "NX", expiration: { type: "PX", value: 60_000 } };
@@ -77,7 +78,7 @@ async function report(client) {
   }
 }
 
-// Keeps one cookie.
+// A browser that keeps one cookie.
 class Browser {
   constructor(url) {
     this.url = url;

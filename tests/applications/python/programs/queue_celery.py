@@ -20,7 +20,7 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_transport_options={"queue_order_strategy": "priority"},
     ONCE={"backend": "celery_once.backends.Redis", "settings": {"url": URL, "default_timeout": 600}},
-    # Long enough for a scheduler that a busy machine keeps waiting.
+    # Long enough for a scheduler on a busy machine.
     redbeat_lock_timeout=20,
 )
 client = redis.Redis.from_url(URL)
@@ -63,14 +63,14 @@ def run(_):
         work(waiting)
         beat()
     with check("nothing lost"):
-        # A worker that ends may do some and put them back as well.
+        # A worker that ends may execute some and still put them back.
         visits = int(client.get("shop:visits")) + queued()
         assert BACKLOG <= visits <= BACKLOG + 100, f"{BACKLOG} visits became {visits}"
     with check("purge"):
         tick.delay()
         assert app.control.purge() > 0, "there was nothing to purge"
         assert app.control.purge() == 0, "a purged queue is not empty"
-    # Nobody works any more, so this lock is held at the end.
+    # No worker is left, so this lock is held at the end.
     send_invoice.delay("last")
 
 

@@ -77,7 +77,7 @@ def succeeded(result):
     try:
         return result.get(preserve=True) == 3
     except TaskException:
-        # Of a try before.
+        # Left over from an earlier attempt.
         result.reset()
         return False
 

@@ -9,7 +9,7 @@ from rq.scheduler import RQScheduler
 
 from helpers import PATIENCE_S, URL, background, check, eventually
 
-# Results are waited for by commands that block for as long.
+# Commands that wait for results block for that long.
 connection = Redis.from_url(URL, socket_timeout=PATIENCE_S + 10)
 queue = Queue("mails", connection=connection)
 
@@ -57,7 +57,8 @@ def run(_):
             worker.wait(PATIENCE_S)
             assert not connection.exists("rq:scheduler-lock:mails"), "a worker that ended still has its scheduler's lock"
     with check("cleaning lock"):
-        # The worker took it when it started, and released it when it had cleaned. Here it is held at the end.
+        # The worker took it on starting, and released it after cleaning. Here it is held at the
+        # end.
         assert queue.acquire_maintenance_lock(), "nobody cleans, and the lock is refused"
         assert not queue.acquire_maintenance_lock(), "two clean at a time"
         assert 0 < connection.ttl(queue.registry_cleaning_key) <= 899

@@ -114,5 +114,5 @@ async def many_groups(layer):
         for channel in channels:
             assert (await layer.receive(channel))["type"] == "news"
     await layer.flush()
-    # Nobody receives this one.
+    # Nobody receives this message.
     await layer.send("last", {"type": "news"})

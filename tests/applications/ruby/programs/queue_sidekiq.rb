@@ -1,4 +1,5 @@
-# Sidekiq behind a long backlog: jobs that wait, fail, are repeated and die, and the numbers that its web pages show of them.
+# Sidekiq behind a long backlog: jobs that wait, fail, are retried and die, and the numbers for them
+# on its web pages.
 
 require "helpers"
 require "programs/sidekiq_jobs"
@@ -40,13 +41,13 @@ def look_at_a_queue(pages)
   tells(pages, "redis_version", "uptime_in_days", "connected_clients") or raise "the dashboard does not tell of the server: #{pages.server}"
 end
 
-# Below the numbers of the dashboard.
+# Shown below the numbers of the dashboard.
 def tells(pages, *fields)
   fields.none? { |field| pages.server[field].to_s.empty? }
 end
 
 def work_off_the_backlog(pages)
-  # The other queue comes first.
+  # The other queue has priority.
   SendMail.perform_async("first")
   eventually("a mail is sent") { list("shop:mails") == ["first"] }
   eventually("the queue is empty") { Sidekiq::Queue.new.size.zero? }

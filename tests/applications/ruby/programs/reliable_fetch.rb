@@ -1,4 +1,5 @@
-# Sidekiq with GitLab's reliable fetch: what a killed worker had is done by another, and one of them at a time looks for it.
+# Sidekiq with GitLab's reliable fetch: another worker does the jobs of a killed one, and only one
+# at a time looks for such jobs.
 
 require "helpers"
 require "programs/sidekiq_jobs"
@@ -39,7 +40,7 @@ def done_by_another(worker)
   eventually("nobody has a job any more") { Sidekiq.redis { |redis| redis.keys("working:*") }.empty? }
 end
 
-# As many jobs as both can do at a time, so each has its share.
+# Enqueues as many jobs as both can do at a time, so that each gets its share.
 def work_together(first, second)
   Sidekiq.redis { |redis| redis.del("shop:enough") }
   (2 * THREADS).times { Long.perform_async }

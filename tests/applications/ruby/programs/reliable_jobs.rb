@@ -1,4 +1,4 @@
-# The jobs again, with workers that keep a job until it is done.
+# The same jobs, with workers that keep a job until it is done.
 
 require "sidekiq-reliable-fetch"
 require_relative "../programs/sidekiq_jobs"

@@ -1,8 +1,9 @@
-# The jobs that a shop has, and how its workers do them. Loaded by who enqueues them, and by `sidekiq`.
+# The jobs of a shop, and the way its workers do them. Loaded by the program that enqueues them, and
+# by `sidekiq`.
 
 require "sidekiq"
 
-# Sidekiq 6.4 is older than what this redis-rb warns of.
+# Sidekiq 6.4 is older than the deprecations that this redis-rb warns about.
 Redis.silence_deprecations = true
 Sidekiq.options[:poll_interval_average] = 1
 
@@ -42,7 +43,7 @@ class Hopeless
   end
 end
 
-# It goes on until somebody says that it may end.
+# Runs until it may end.
 class Long
   include Sidekiq::Job
 

@@ -1,4 +1,4 @@
-# The web pages of Sidekiq as a browser asks for them, with a cookie.
+# The web pages of Sidekiq as a browser requests them, with a cookie.
 
 require "json"
 require "rack"
@@ -19,20 +19,20 @@ class Pages
     text_of(path, @browser.get(path, "HTTP_COOKIE" => @cookie), 200)
   end
 
-  # Sends the form of another page, with the token that is hidden in it.
+  # Submits the form of another page, with the token hidden in it.
   def post(path, from:, form: "")
     token = get(from)[/name=['"]authenticity_token['"] value=['"]([^'"]+)/, 1] or raise "#{from} has no form"
     body = "authenticity_token=#{Rack::Utils.escape(token)}&#{form}"
     text_of(path, @browser.post(path, "HTTP_COOKIE" => @cookie, :input => body), 302)
   end
 
-  # The numbers on top of each page: one, or several.
+  # Returns one or several of the numbers at the top of each page.
   def stats(*names)
     numbers = JSON.parse(get("/stats")).fetch("sidekiq").values_at(*names)
     names.one? ? numbers.first : numbers
   end
 
-  # What the dashboard tells of the server.
+  # Returns the dashboard's information about the server.
   def server
     JSON.parse(get("/stats")).fetch("redis")
   end

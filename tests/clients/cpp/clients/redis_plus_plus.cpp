@@ -1,5 +1,5 @@
-// sewenew/redis-plus-plus 1.3: RedMutexTx changes a lock in transactions, RedLockMutex in scripts. What they send, through
-// the driver they use.
+// sewenew/redis-plus-plus 1.3: RedMutexTx changes a lock in transactions, RedLockMutex in scripts.
+// These are the commands that they send, through the driver they use.
 
 #include "checks.hpp"
 #include "client.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr auto VERSION = "1.3.15";
 
-// WATCH and GET on a connection of its own, and the change in MULTI only if the lock is the holder's.
+// WATCH and GET on its own connection, and the change in MULTI only if the lock is the holder's.
 class Transaction {
 public:
     explicit Transaction(std::string key) : key(std::move(key)) {}
@@ -19,7 +19,7 @@ public:
         return redis.command({"GET", key}).text == value;
     }
 
-    // Nil when the key has changed since WATCH.
+    // Returns nil if the key has changed since WATCH.
     Reply exec(const std::vector<std::string> &change) {
         redis.command({"MULTI"});
         expect(redis.command(change) == "QUEUED", "MULTI does not queue");
@@ -35,7 +35,7 @@ class RedMutex : public Lock {
 public:
     explicit RedMutex(std::string key) : key(std::move(key)) {}
 
-    // Whoever does not get the lock takes the attempt back, as Redlock wants it.
+    // A refused attempt is taken back, as Redlock requires.
     bool acquire(long ttl_ms) override {
         const bool granted = redis.command({"SET", key, value, "PX", std::to_string(ttl_ms), "NX"}) == "OK";
         if (!granted) release();
@@ -75,7 +75,7 @@ public:
     bool release() override { return redis.eval(script("redis-plus-plus-unlock"), key, {value}) == 1; }
 };
 
-// The lock runs out and is taken by somebody else just between a holder's GET and its EXEC.
+// The lock expires and somebody else takes it just between a holder's GET and its EXEC.
 void overtaken() {
     const auto key = new_key();
     Redis redis;

@@ -1,4 +1,4 @@
-// jacket-code/redlock-cpp: what it sends, through the driver it uses.
+// jacket-code/redlock-cpp: the commands that it sends, through the driver it uses.
 
 #include "checks.hpp"
 #include "client.hpp"
@@ -10,7 +10,7 @@ class RedlockCpp : public Lock {
 public:
     explicit RedlockCpp(std::string resource) : resource(std::move(resource)) {}
 
-    // Whoever does not get the lock takes the attempt back, as Redlock wants it.
+    // A refused attempt is taken back, as Redlock requires.
     bool acquire(long ttl_ms) override {
         value = random_hex();
         const bool granted = redis.command({"set", resource, value, "px", std::to_string(ttl_ms), "nx"}) == "OK";
@@ -28,7 +28,8 @@ public:
     bool release() override { return redis.eval(script("redlock-cpp-unlock"), resource, {value}) == 1; }
 
 private:
-    // The library looks at no reply here, be it an error because the key is another library's lock, of another type.
+    // The library ignores the reply here, even an error because the key is another library's lock,
+    // of another type.
     void take_back() {
         try {
             release();

@@ -1,4 +1,4 @@
-// ioredis: SET NX PX, and scripts as commands of one's own (EVALSHA, then EVAL).
+// ioredis: SET NX PX, and scripts as custom commands (EVALSHA, then EVAL).
 
 import assert from "node:assert/strict";
 import { EXTEND, PATIENCE_MS, RELEASE, load, newName } from "../helpers.mjs";
@@ -26,7 +26,7 @@ export function newClient(server, packageName) {
   return new Redis({ ...server, connectTimeout: PATIENCE_MS });
 }
 
-// The lock of the days before SET NX PX: the value says when it ends.
+// The kind of lock used before SET NX PX existed: its value is the time at which it expires.
 async function timestamps({ client }) {
   const key = newName();
   assert.equal(await client.setnx(key, "1000"), 1);

@@ -30,7 +30,7 @@ async function timestamps({ client }) {
   assert.equal(await client.del(key), 1);
 }
 
-// What is asked in one turn of the event loop goes out in one piece.
+// Requests from one turn of the event loop are sent together.
 async function pipeline({ client }) {
   const key = newName();
   await client.set(key, "mine", { NX: true, PX: 60_000 });

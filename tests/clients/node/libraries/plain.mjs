@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { LONGER_MS, eventually } from "../helpers.mjs";
 
-// `claim`, `prolong` and `release` are the three commands in the words of one driver.
+// `claim`, `prolong` and `release` are the three commands in the syntax of one driver.
 export class PlainLock {
   #token = randomUUID();
 
@@ -27,7 +27,7 @@ export class PlainLock {
     return (await this.driver.release(this.name, this.#token)) === 1;
   }
 
-  // A token that was refused is a stranger's.
+  // A refused token is a stranger's.
   async releaseAsStranger() {
     return this.release();
   }

@@ -8,7 +8,7 @@ export function connect(server, packageName, driverName) {
   const { default: Redlock, Lock, ResourceLockedError } = load(packageName);
   const client = newClient(server, driverName);
   const redlock = new Redlock([client], { retryCount: 0, retryDelay: RETRY_DELAY_MS, retryJitter: 0 });
-  // To the library an error reply is a refusal. Here it is shown, should a check fail.
+  // The library treats an error reply as a refusal. Printing it helps if a check fails.
   redlock.on("error", (error) => error instanceof ResourceLockedError || console.error(error));
   return {
     redlock,

@@ -9,7 +9,7 @@ export function connect(server, packageName, driverName) {
   const client = driverName === "redis3" ? load(driverName).createClient(server) : newClient(server, driverName);
   const manager = (retryCount) => {
     const redlock = new Redlock([client], { retryCount, retryDelay: RETRY_DELAY_MS, retryJitter: 0 });
-    // To the library an error reply is a refusal. Here it is shown, should a check fail.
+    // The library treats an error reply as a refusal. Printing it helps if a check fails.
     return redlock.on("clientError", console.error);
   };
   const managers = { once: manager(0), patient: manager(PATIENCE_MS / RETRY_DELAY_MS) };
@@ -53,7 +53,7 @@ class CallbackLock {
     return this.unlock(new this.Redlock.Lock(this.managers.once, this.name, "stolen", Date.now() + LONG_MS));
   }
 
-  // 3 is content as well when there was nothing to release.
+  // 3 also succeeds if there was nothing to release.
   async unlock(lock) {
     try {
       await lock.unlock();

@@ -1,4 +1,4 @@
-# Takes the lock of one client through its paces.
+# The common checks of a client's lock.
 package Checks;
 use v5.36;
 
@@ -81,7 +81,7 @@ sub expire ($self) {
     expect($next->release, 'the next holder has lost the lock');
 }
 
-# No library for Perl waits in any other way than to ask again and again. Here another process does.
+# All libraries for Perl wait by retrying. Here another process does.
 sub wait_for_release ($self) {
     my $name   = new_name();
     my $holder = $self->{client}{lock}->($name);
@@ -95,7 +95,7 @@ sub wait_for_release ($self) {
     expect($? == 0, 'the waiter never gets the lock');
 }
 
-# An extension by somebody else makes the lock theirs, and that of a free lock takes it.
+# An extension by somebody else takes the lock over, and an extension of a free lock takes it.
 sub takeover ($self) {
     my $name = new_name();
     my ($holder, $other) = map { $self->{client}{lock}->($name) } 1 .. 2;
@@ -105,7 +105,8 @@ sub takeover ($self) {
     expect($other->release, 'the new holder may not release');
 }
 
-# A process that says when it has been refused, and succeeds when it gets the lock at last.
+# Starts a process that reports when it has been refused, and succeeds when it gets the lock at
+# last.
 sub waiter ($self, $name) {
     pipe my $reader, my $writer or die "pipe: $!\n";
     my $process = fork // die "fork: $!\n";
@@ -122,18 +123,18 @@ sub refused ($self, $name) {
     return !$self->{client}{lock}->($name)->acquire(LONG_MS);
 }
 
-# What Redis says of it, whatever the library believes.
+# The remaining TTL according to Redis, independent of the library.
 sub pttl ($self, $name) {
     return $self->{redis}->pttl($name);
 }
 
-# Of what a library has to say of an error the first line will do.
+# The first line of a library's error is enough.
 sub check ($self, $name, $check) {
     eval { $check->($self); 1 } or die "$self->{client}{name}: $name: ", $@ =~ /(.*)/, "\n";
     say "$name\tpassed";
 }
 
-# In the middle the harness may do what it likes to whatever keeps the lock.
+# Lets the harness break a server in the middle of the checks.
 sub middle {
     my $file = $ENV{REDLOCK_MIDDLE} // return;
     open my $handle, '>', $file or die "$file: $!\n";

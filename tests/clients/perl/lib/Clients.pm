@@ -1,5 +1,6 @@
-# The list of clients. Each has an id, a name for people, a version, the Redis type of its keys, and a sub that makes a
-# holder of the lock of a key: an object with `acquire(ttl_ms)`, `prolong(ttl_ms)` and `release`, which say whether they did.
+# The list of clients. Each has an id, a display name, a version, the Redis type of its keys, and a
+# sub that makes a holder of a key's lock: an object with `acquire(ttl_ms)`, `prolong(ttl_ms)` and
+# `release`, which return whether they succeeded.
 package Clients;
 use v5.36;
 
@@ -46,7 +47,7 @@ sub distlock ($id, $class) {
         version => '0.07',
         keys    => 'string',
         lock    => sub ($key) { Client::DistLock->new(connection($class), $key) },
-        # An extension asks nobody whose the lock is, and takes a free lock.
+        # An extension does not check the lock's owner, and takes a free lock.
         extends_blindly => 1,
     };
 }

@@ -44,7 +44,7 @@ function laravel_connections(string $driver): RedisManager
     return new RedisManager(null, $driver, ['default' => ['host' => $host, 'port' => $port]]);
 }
 
-/** A lock of no seconds has no end. */
+/** A lock of zero seconds never expires. */
 function lasting(Checks $checks): void
 {
     $name = $checks->newName();
@@ -55,7 +55,7 @@ function lasting(Checks $checks): void
     expect($lock->release(), 'the holder may not release');
 }
 
-/** Whoever says so frees the lock, whoever holds it. */
+/** Forces the release of a lock, whoever holds it. */
 function force(Checks $checks): void
 {
     $name = $checks->newName();
@@ -68,7 +68,7 @@ function force(Checks $checks): void
     expect(!$holder->release(), 'the first holder has released what it had lost');
 }
 
-/** Two may enter. Here one callback holds a permit while the next is called within it. */
+/** Two may enter. Here one callback holds a permit while it calls the next. */
 function semaphore(RedisManager $redis, string $name): void
 {
     $enter = fn (callable $inside) => (new ConcurrencyLimiterBuilder($redis->connection(), $name))

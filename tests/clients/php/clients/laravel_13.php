@@ -1,5 +1,5 @@
 <?php
-/** Laravel 13: the lock of Laravel 8, which it can now refresh. What it sends, through a driver it uses. */
+/** Laravel 13: the lock of Laravel 8, which can now be refreshed. These are its commands, through a driver it uses. */
 
 declare(strict_types=1);
 
@@ -26,13 +26,13 @@ final class Laravel13 extends Lock implements Extendable
         return $this->driver->eval(script('laravel-13-refresh'), $this->name, $this->owner, seconds($ttl_ms)) === 1;
     }
 
-    /** The script has stayed what it was. */
+    /** The script has not changed. */
     public function release(): bool
     {
         return $this->driver->eval(LuaScripts::releaseLock(), $this->name, $this->owner) === 1;
     }
 
-    /** A refresh for no seconds takes the end away. */
+    /** A refresh for zero seconds removes the expiry. */
     public static function persist(Checks $checks): void
     {
         $name = $checks->newName();

@@ -21,7 +21,7 @@ final class PhpLock extends Lock
     {
     }
 
-    /** The one number stands for the patience and, with a second more, for the TTL. */
+    /** One number is the patience and, plus one second, the TTL. */
     public function acquire(int $ttl_ms): bool
     {
         $mutex = ($this->mutex)($this->name, seconds($ttl_ms) - 1);

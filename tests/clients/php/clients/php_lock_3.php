@@ -1,5 +1,5 @@
 <?php
-/** php-lock/lock 3.1: what it sends, through the driver it uses. */
+/** php-lock/lock 3.1: the commands that it sends, through the driver it uses. */
 
 declare(strict_types=1);
 

@@ -1,5 +1,5 @@
 <?php
-/** ronnylt/redlock-php 1.0: what it sends, through the driver it uses. */
+/** ronnylt/redlock-php 1.0: the commands that it sends, through the driver it uses. */
 
 declare(strict_types=1);
 
@@ -11,14 +11,14 @@ final class RedlockPhp extends Lock
     {
     }
 
-    /** A lock that is not granted is taken back, as Redlock wants it. */
+    /** A refused attempt is taken back, as Redlock requires. */
     public function acquire(int $ttl_ms): bool
     {
         $this->token = uniqid();
         return $this->driver->set($this->resource, $this->token, 'PX', $ttl_ms) || $this->release();
     }
 
-    /** The script is the same, byte for byte, as that of symfony/lock 3.4. */
+    /** The script is byte for byte that of symfony/lock 3.4. */
     public function release(): bool
     {
         return $this->driver->eval(script('symfony-3-delete'), $this->resource, $this->token) === 1;

@@ -1,5 +1,5 @@
 <?php
-/** symfony/lock since 5.2: a sorted set of holders, each with the time at which its lock runs out. */
+/** symfony/lock since 5.2: a sorted set of holders, each with the time at which its lock expires. */
 
 declare(strict_types=1);
 
@@ -46,7 +46,7 @@ final class SymfonyLock extends Lock implements Extendable
         }
     }
 
-    /** Symfony does not say whether it released anything. */
+    /** Symfony does not report whether it released anything. */
     public function release(): bool
     {
         $held = $this->lock->isAcquired();
@@ -61,7 +61,7 @@ final class SymfonyLock extends Lock implements Extendable
     }
 }
 
-/** Sends scripts as symfony/lock 7.2 does, which has those of 5.4: by their SHA1, and loads what Redis does not know. */
+/** Sends scripts as symfony/lock 7.2 does, which are those of 5.4: by SHA1, loading any that Redis does not know. */
 final class LoadsScripts extends Redis
 {
     public function eval($script, $arguments = [], $keys = 0): mixed

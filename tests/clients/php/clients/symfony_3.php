@@ -1,5 +1,5 @@
 <?php
-/** symfony/lock 3.4 to 5.1: a string, and scripts that save, put off and delete it. */
+/** symfony/lock 3.4 to 5.1: a string, and scripts that save, extend and delete it. */
 
 declare(strict_types=1);
 

@@ -47,11 +47,11 @@ class Lock:
 class Library:
     """One library at one server."""
 
-    # The distribution whose version the table of clients names.
+    # The distribution whose version is in the table of clients.
     package: str
-    # What the library puts before a lock's name to get its key.
+    # The prefix that the library puts before a lock's name to get its key.
     prefix = ""
-    # What this library has besides the common checks: functions that take the library, named as the checks they are.
+    # This library's own checks: functions that take the library, named like the checks.
     more = ()
 
     def __init__(self, server: Server):

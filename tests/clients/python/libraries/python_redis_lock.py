@@ -9,7 +9,7 @@ import redis_lock
 from helpers import new_name
 from libraries import LONG_S, LONGER_S, PATIENCE_S, Library, Lock
 
-# It warns of every refusal, and here there are many.
+# It warns of every refusal, and these checks cause many.
 logging.getLogger("redis_lock").setLevel(logging.ERROR)
 
 
@@ -21,7 +21,8 @@ class PythonRedisLock(Lock):
         try:
             return self.lock.acquire(blocking=False)
         except redis.ResponseError as error:
-            # It looks first whether it holds the lock itself, with a GET that does not suit every library's key.
+            # It first checks whether it holds the lock itself, with a GET that fails on other
+            # libraries' key types.
             if str(error).startswith("WRONGTYPE"):
                 return False
             raise

@@ -20,7 +20,7 @@ class RedBeatLock(RedisPyLock):
         self.lock.lua_extend = client.register_script(LUA_EXTEND_TO_SCRIPT)
 
     def extend(self):
-        # Sets what is left.
+        # Sets the remaining time.
         assert self.lock.extend(LONGER_S)
 
 
@@ -53,7 +53,7 @@ def scheduler(library):
     waiting.join(0.3)
     assert first.lock.owned() and second.lock is None
     first.close()
-    # The token is thread-local, so the lock that was taken shows, but not to its owner.
+    # The token is thread-local, so the lock object exists but does not own the lock in this thread.
     eventually(lambda: second.lock is not None)
     assert second.lock.locked() and not library.lock(name).acquire()
 

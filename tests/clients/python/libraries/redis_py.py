@@ -24,7 +24,7 @@ class RedisPyLock(Lock):
         return self.lock.acquire(blocking_timeout=PATIENCE_S)
 
     def extend(self):
-        # Adds to what is left.
+        # Adds to the remaining time.
         assert self.lock.extend(LONGER_S - LONG_S + 5)
 
     def release(self):

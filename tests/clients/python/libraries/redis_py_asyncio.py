@@ -45,7 +45,7 @@ class RedisPyAsyncio(Library):
         self.client = self.run(connect(server))
 
     def lock(self, name, ttl_s=LONG_S):
-        # The token is thread-local where the lock is made and used otherwise, and that is not one thread here.
+        # The token would be thread-local, but this lock is made in one thread and used in another.
         lock = self.client.lock(name, timeout=ttl_s, sleep=0.01, thread_local=False)
         return RedisPyAsyncioLock(lock, self.run)
 

@@ -19,7 +19,7 @@ end
 
 CLIENTS["redis-rb"] = Client.new("redis-rb", Redis::VERSION) { |name| PlainLock.new(connect, name) }
 
-# The same, with the parser and the socket of hiredis.
+# The same lock, with the parser and the socket of hiredis.
 CLIENTS["redis-rb-hiredis"] = Client.new("redis-rb with hiredis", Redis::VERSION) do |name|
   PlainLock.new(connect(driver: :hiredis), name)
 end

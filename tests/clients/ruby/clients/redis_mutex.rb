@@ -1,7 +1,8 @@
 require "redis-namespace"
 
-# kenn/redis-mutex 4: `SETNX` with the time at which the lock runs out, and `GETSET` to take over one that has. What it
-# sends, through the namespace it uses. The key has no TTL: how long a lock lasts is for its clients' clocks to say.
+# kenn/redis-mutex 4: `SETNX` with the time at which the lock expires, and `GETSET` to take over an
+# expired one. These are its commands, through the namespace it uses. The key has no TTL: the
+# clients' clocks decide how long a lock lasts.
 class RedisMutex < Lock
   def initialize(name)
     @redis, @name = Redis::Namespace.new(:RedisMutex, redis: connect), name

@@ -1,11 +1,11 @@
-# dv/redis-semaphore 0.3: the permits are the elements of a list, and whoever waits for one does so in `BLPOP`. What it
-# sends, through redis-rb.
+# dv/redis-semaphore 0.3: the permits are the elements of a list, and clients wait for one in
+# `BLPOP`. These are its commands, through redis-rb.
 class RedisSemaphore < Lock
   def initialize(name, permits: 1)
     @redis, @name, @permits, @mine = connect, name, permits, []
   end
 
-  # A lock does not run out by itself: see `release_stale`.
+  # A lock does not expire by itself: see `release_stale`.
   def acquire(_ttl_ms)
     create unless created?
     grab(@redis.lpop(key("AVAILABLE")))
@@ -17,7 +17,7 @@ class RedisSemaphore < Lock
     grab(@redis.blpop(key("AVAILABLE")).last)
   end
 
-  # Permits are numbers: any object that holds one by that number gives it back.
+  # Permits are numbers: any object that holds one with that number releases it.
   def release
     return false unless @mine.any? { |permit| @redis.hexists(key("GRABBED"), permit) }
     give_back(@mine.pop)
@@ -31,7 +31,8 @@ class RedisSemaphore < Lock
     available.positive?
   end
 
-  # Gives back the permits of those who have been silent for so long. A timestamp lock keeps others from doing the same.
+  # Releases the permits of clients that have been silent for that long. A timestamp lock keeps
+  # others from doing the same.
   def release_stale(silent_s)
     now = server_time
     return unless @redis.setnx(key("release_locks"), now + 11)
@@ -54,7 +55,7 @@ class RedisSemaphore < Lock
     known
   end
 
-  # Whoever does not come to the end of this leaves a semaphore that is forgotten after ten seconds.
+  # A client that does not finish this leaves a semaphore that is forgotten after ten seconds.
   def create
     @redis.expire(key("EXISTS"), 10)
     @redis.multi do |transaction|

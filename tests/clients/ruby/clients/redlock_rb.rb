@@ -1,6 +1,7 @@
 require "digest"
 
-# leandromoreira/redlock-rb 1 and 2: one script takes and prolongs the lock. What it sends, through redis-rb.
+# leandromoreira/redlock-rb 1 and 2: one script takes and extends the lock. These are its commands,
+# through redis-rb.
 class RedlockRb < Lock
   SCRIPTS = %w[unlock lock pttl].to_h { |name| [name, script("redlock-rb-#{name}")] }
 
@@ -8,7 +9,7 @@ class RedlockRb < Lock
     @redis, @name, @value = connect, name, SecureRandom.uuid
   end
 
-  # Whoever does not get the lock takes the attempt back, as Redlock wants it.
+  # A refused attempt is taken back, as Redlock requires.
   def acquire(ttl_ms)
     granted = send_script("lock", @value, ttl_ms, "yes")
     release unless granted
@@ -23,14 +24,14 @@ class RedlockRb < Lock
     send_script("unlock", @value) == 1
   end
 
-  # The value that holds the lock, and the time it has left.
+  # Returns the value that holds the lock, and its remaining time.
   def remaining
     send_script("pttl")
   end
 
   private
 
-  # Scripts go by their SHA1s; when one is missing, all are loaded.
+  # Sends scripts by SHA1. If one is missing, loads all of them.
   def send_script(name, *arguments)
     sha1 = Digest::SHA1.hexdigest(SCRIPTS.fetch(name))
     @redis.evalsha(sha1, keys: [@name], argv: arguments)

@@ -1,4 +1,4 @@
-//! The paces every lock goes through, in the order the table shows them.
+//! The checks of every lock, in the order of the table.
 
 use std::fs::File;
 use std::path::Path;
@@ -106,7 +106,7 @@ async fn wait(library: &impl Library) -> Result<()> {
     Ok(())
 }
 
-/// Lets whoever runs the suite break something while a lock is held, and goes on when that is done.
+/// Lets the harness break something while a lock is held, and continues when that is done.
 async fn middle() -> Result<()> {
     let Ok(path) = std::env::var("REDLOCK_MIDDLE") else { return Ok(()) };
     File::create_new(&path)?;

@@ -1,37 +1,36 @@
-//! What the checks ask of a lock library.
+//! The interface between the checks and a lock library.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-/// One library at one server.
+/// One library connected to one server.
 pub trait Library {
-    /// One holder's view of one lock. Letting go of it releases nothing.
+    /// One holder's view of one lock. Dropping it releases nothing.
     type Lock: Lock;
 
     fn lock(&self, name: &str, ttl: Duration) -> Self::Lock;
 
-    /// `PTTL` of a key, asked past the library.
+    /// Returns the `PTTL` of a key, bypassing the library.
     async fn pttl(&self, key: &str) -> Result<i64>;
 
-    /// The checks of this library alone; prints the name of each.
+    /// Runs the checks that only this library has, and prints the name of each.
     async fn more(&self) -> Result<()>;
 }
 
 pub trait Lock {
-    /// Takes the lock if it is free; tells whether it did.
+    /// Takes the lock if it is free. Returns whether it did.
     async fn acquire(&mut self) -> Result<bool>;
 
-    /// Takes the lock as soon as it is free.
+    /// Waits until the lock is free, and takes it.
     async fn wait(&mut self) -> Result<()>;
 
-    /// Prolongs the lock to this TTL.
+    /// Extends the lock to this TTL.
     async fn extend(&mut self, ttl: Duration) -> Result<()>;
 
-    /// Whether it was held; `None` when the library does not tell.
+    /// Returns whether it was held, or `None` if the library does not report that.
     async fn release(&mut self) -> Result<Option<bool>>;
 
-    /// Asks the server for a release with a token that is not the holder's; answers as `release`
-    /// does.
+    /// Asks the server for a release with a token that is not the holder's. Returns the same as `release`.
     async fn release_as_stranger(&mut self) -> Result<Option<bool>>;
 }

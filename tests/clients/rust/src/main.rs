@@ -1,4 +1,4 @@
-//! Takes one Rust client through its paces, or only holds or tries locks. `run` calls it.
+//! Runs the checks of one Rust client, or only holds or tries locks. Called by `run`.
 
 mod checks;
 mod library;

@@ -22,8 +22,7 @@ pub async fn connect(address: &str, protocol: &str) -> Result<RedisCrate> {
     Ok(RedisCrate { url, connection })
 }
 
-/// The crate's own limits (1 s to connect, 500 ms to answer) would turn a busy machine into
-/// failures.
+/// The crate's own limits (1 s to connect, 500 ms to answer) would cause failures on a busy machine.
 async fn connection(url: &str, database: u8) -> Result<MultiplexedConnection> {
     let patience = Some(Duration::from_secs(20));
     let patient = AsyncConnectionConfig::new()
@@ -52,7 +51,7 @@ impl Library for RedisCrate {
 }
 
 impl RedisCrate {
-    /// Fifty tasks over one connection: each gets the reply to its own request.
+    /// Fifty tasks share one connection: each gets the reply to its own request.
     async fn shared_connection(&self) -> Result<()> {
         let name = new_name();
         let tasks = (0..50).map(|id| {
@@ -135,7 +134,7 @@ impl Lock for PlainLock {
     }
 
     async fn release_as_stranger(&mut self) -> Result<Option<bool>> {
-        // A token that was refused is a stranger's.
+        // A refused token is a stranger's.
         self.release().await
     }
 }

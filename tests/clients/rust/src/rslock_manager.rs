@@ -1,5 +1,4 @@
-//! rslock: Redlock on the client's side, with one server; binary tokens, and an extension that
-//! sets the value anew.
+//! rslock: Redlock in the client, with one server; binary tokens, and an extension that sets the value again.
 
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ pub async fn connect(address: &str) -> Result<Rslock> {
     let client = redis::Client::open(format!("redis://{address}/"))?;
     let connection = client.get_multiplexed_async_connection().await?;
     let mut manager = LockManager::from_clients(vec![client]);
-    // One attempt at a time: `acquire_no_guard` repeats it by itself.
+    // One attempt at a time: `acquire_no_guard` retries by itself.
     manager.set_retry(1, Duration::from_millis(200));
     Ok(Rslock { manager, connection })
 }

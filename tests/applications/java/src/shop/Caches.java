@@ -24,7 +24,7 @@ import org.springframework.data.redis.listener.RedisMessageListenerContainer;
 import org.springframework.stereotype.Component;
 import org.springframework.stereotype.Service;
 
-/** What Spring itself does with its connection: cached methods, templates and listeners. */
+/** Spring's own uses of its connection: cached methods, templates and listeners. */
 @Component
 class Caches {
     private final Catalogue catalogue;
@@ -59,7 +59,7 @@ class Caches {
         that(left != null && left > 0 && left <= 600, "it is kept for " + left + " s");
     }
 
-    /** Spring keeps and forgets in the background: the same description twice came from the cache. */
+    /** Spring caches and evicts in the background. Two equal descriptions in a row mean that one came from the cache. */
     private String kept(String product) throws Exception {
         eventually("a description is kept", () -> catalogue.describe(product).equals(catalogue.describe(product)));
         return catalogue.describe(product);
@@ -117,7 +117,7 @@ class Caches {
     }
 }
 
-/** Counts how often it is asked, so that its answers tell what came from the cache. */
+/** Counts its calls, so that its answers show which of them came from the cache. */
 @Service
 class Catalogue {
     private final AtomicInteger asked = new AtomicInteger();

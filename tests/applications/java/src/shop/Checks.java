@@ -3,7 +3,7 @@ package shop;
 import java.time.Duration;
 import java.util.Objects;
 
-/** What all checks need. */
+/** Helpers for all checks. */
 final class Checks {
     static final Duration PATIENCE = Duration.ofSeconds(60);
 
@@ -15,7 +15,7 @@ final class Checks {
         boolean holds() throws Exception;
     }
 
-    /** What is done inside is one check: it passes, or the program ends with a sentence that names it. */
+    /** Runs one check. If it fails, the program ends with a sentence that names it. */
     static void check(String name, Action action) {
         try {
             action.run();

@@ -20,7 +20,7 @@ import org.springframework.data.redis.connection.RedisConnectionFactory;
 import org.springframework.integration.redis.util.RedisLockRegistry;
 import org.springframework.stereotype.Component;
 
-/** The locks of the shop: Redisson's of all kinds, and Spring Integration's. The others are another instance of it. */
+/** The locks of the shop: all kinds of Redisson locks, and Spring Integration's. The others belong to another instance. */
 @Component
 class Locks {
     private final RedissonClient mine;
@@ -81,7 +81,7 @@ class Locks {
         }
     }
 
-    /** A lock without a lease lives as long as its holder. */
+    /** A lock without a lease lasts for as long as its holder lives. */
     private void watchdog() throws Exception {
         RLock lock = mine.getLock("lock:long");
         lock.lock();
@@ -123,7 +123,7 @@ class Locks {
         theirs.getSpinLock("lock:left").unlock();
     }
 
-    /** Eight threads of two instances change a number without any other care. */
+    /** Eight threads of two instances change a number with no other protection. */
     private void oneAtATime() throws Exception {
         var number = mine.getBucket("number");
         number.set(0);
@@ -159,7 +159,7 @@ class Locks {
         same("sent", waiting.get(PATIENCE.toSeconds(), TimeUnit.SECONDS), "what is done after the release");
     }
 
-    /** At the end. */
+    /** Leaves a lock held at the end. */
     private void held() throws Exception {
         same(true, mine.getLock("lock:night").tryLock(0, 600, TimeUnit.SECONDS), "a lock");
         same(false, theirs.getLock("lock:night").tryLock(), "the same lock for another");

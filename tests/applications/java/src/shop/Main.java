@@ -9,11 +9,11 @@ import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.cache.annotation.EnableCaching;
 import org.springframework.context.annotation.Bean;
 
-/** A shop of Spring Boot, whose starter connects by Redisson. It goes through its checks and ends. */
+/** A Spring Boot shop, whose starter connects through Redisson. It runs its checks and ends. */
 @SpringBootApplication
 @EnableCaching
 public class Main {
-    /** A lock without a lease is renewed after a third of it. */
+    /** Time to live of a lock without a lease, renewed after a third of it. */
     static final long WATCHDOG_MS = 3_000;
 
     public static void main(String[] words) {

@@ -26,7 +26,7 @@ import org.redisson.api.TransactionOptions;
 import org.redisson.client.codec.StringCodec;
 import org.springframework.stereotype.Component;
 
-/** Objects of Redisson: maps, queues, topics and what else is no lock. */
+/** Redisson's other objects: maps, queues, topics and more. */
 @Component
 class Values {
     private final RedissonClient redisson;

@@ -66,7 +66,7 @@ final class Hopeless extends Job
     }
 }
 
-/** No other one for the same customer is queued as long as this one has not been done. */
+/** While one is queued, no other is queued for the same customer. */
 final class SendInvoice extends Job implements ShouldBeUnique
 {
     public int $uniqueFor = 600;
@@ -86,7 +86,7 @@ final class SendInvoice extends Job implements ShouldBeUnique
     }
 }
 
-/** Two at a time would see each other. */
+/** Two running at the same time would see each other. */
 final class CountStock extends Job
 {
     public int $tries = 0;

@@ -1,5 +1,5 @@
 <?php
-/** What the shop does for a browser, and every minute. */
+/** The shop's handlers for a browser, and its schedule for every minute. */
 
 declare(strict_types=1);
 

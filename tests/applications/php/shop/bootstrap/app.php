@@ -1,5 +1,5 @@
 <?php
-/** The application, as Laravel's skeleton makes it. */
+/** The application, as in Laravel's skeleton. */
 
 declare(strict_types=1);
 

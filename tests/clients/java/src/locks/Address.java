@@ -1,6 +1,6 @@
 package locks;
 
-/** Where to connect, from REDLOCK_ADDRESS (host:port). */
+/** The server address from REDLOCK_ADDRESS (host:port). */
 record Address(String host, int port) {
     static Address given() {
         String address = System.getenv("REDLOCK_ADDRESS");

@@ -51,14 +51,14 @@ final class Checks {
         }
     }
 
-    /** Somebody else gets the lock in the end, but not before the {@code least} time that it was taken for at {@code start}. */
+    /** Checks that somebody else gets the lock in the end, but not before {@code least} has passed since {@code start}. */
     static void expires(long start, Duration least, Callable<Boolean> taken) throws Exception {
         eventually(taken, "the lock did not expire");
         long aliveMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
         verify(aliveMs >= least.toMillis() - CLOCKS_DIFFER_MS, "the lock expired after " + aliveMs + " ms");
     }
 
-    /** Libraries tell holders apart by their threads, so a waiter needs one. */
+    /** Runs work in another thread: libraries identify holders by their threads, so a waiter needs one. */
     static <T> Future<T> inAnotherThread(Callable<T> work) {
         FutureTask<T> task = new FutureTask<>(work);
         new Thread(task).start();
@@ -69,7 +69,7 @@ final class Checks {
         return work.get(PATIENCE.toMillis(), TimeUnit.MILLISECONDS);
     }
 
-    /** How long anything may take that has to happen at all. Nothing here asserts that something is fast. */
+    /** Time limit for anything that must happen. No check asserts that something is fast. */
     static final Duration PATIENCE = Duration.ofSeconds(20);
     private static final long CLOCKS_DIFFER_MS = 20;
 }

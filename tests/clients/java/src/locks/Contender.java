@@ -1,6 +1,6 @@
 package locks;
 
-/** One who takes locks. */
+/** A client that takes locks. */
 interface Contender {
     /** Takes the lock if it is free, without waiting. */
     boolean tryAcquire(String key) throws Exception;
@@ -10,12 +10,12 @@ interface Contender {
         throw new UnsupportedOperationException("does not wait for locks");
     }
 
-    /** Gives the lock back; false if the library says that it was not ours. */
+    /** Releases the lock. Returns false if the library says that it was not ours. */
     boolean release(String key) throws Exception;
 
-    /** Prolongs a lock that is held; false if the library says that it is not. */
+    /** Extends a held lock. Returns false if the library says that it is not held. */
     boolean extend(String key) throws Exception;
 
-    /** PTTL of the lock, through the library where it has that. */
+    /** Returns the PTTL of the lock, through the library if it supports that. */
     long ttlMs(String key) throws Exception;
 }

@@ -17,7 +17,7 @@ final class JavaLocks {
         changesHands(other);
     }
 
-    /** A lock that would be gone after {@code ttl} is renewed in the background for as long as it is held. */
+    /** Checks that a lock with this {@code ttl} is renewed in the background for as long as it is held. */
     static void outlives(Duration ttl, Lock mine, Lock other) throws Exception {
         verify(mine.tryLock(), "a free lock was refused");
         long end = System.nanoTime() + ttl.toNanos() * 3 / 2;
@@ -29,7 +29,7 @@ final class JavaLocks {
         changesHands(other);
     }
 
-    /** One who waits for the lock in a thread of its own, and leaves again. */
+    /** Starts a thread that waits for the lock, and releases it again. */
     static Future<Void> waiter(Lock lock, Runnable whileHeld) {
         return Checks.inAnotherThread(() -> {
             lock.lock();
@@ -43,7 +43,7 @@ final class JavaLocks {
         return waiter(lock, () -> {});
     }
 
-    /** The lock is free: somebody else can have it. */
+    /** Checks that the lock is free for somebody else. */
     static void changesHands(Lock other) {
         verify(other.tryLock(), "a released lock was not free");
         other.unlock();

@@ -3,7 +3,7 @@ package locks;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.UnifiedJedis;
 
-/** Over the entry point that Jedis has since 7. */
+/** Jedis over its entry point since 7. */
 final class JedisClientLocks extends JedisLocks {
     public static void main(String[] arguments) {
         Suite.run(new JedisClientLocks(), arguments);

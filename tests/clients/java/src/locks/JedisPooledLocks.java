@@ -3,7 +3,7 @@ package locks;
 import redis.clients.jedis.JedisPooled;
 import redis.clients.jedis.UnifiedJedis;
 
-/** Over the entry point that Jedis has up to 7. */
+/** Jedis over its entry point up to 7. */
 final class JedisPooledLocks extends JedisLocks {
     public static void main(String[] arguments) {
         Suite.run(new JedisPooledLocks(), arguments);

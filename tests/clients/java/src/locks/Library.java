@@ -4,17 +4,17 @@ import java.time.Duration;
 import java.util.Set;
 import java.util.UUID;
 
-/** A library as an application uses it, connected to whatever listens at REDLOCK_ADDRESS. */
+/** A library as an application uses it, connected to the server at REDLOCK_ADDRESS. */
 interface Library {
-    /** Somebody with connections and an identity of its own, whose locks live for {@code ttl}. */
+    /** Returns a contender with its own connections and identity, whose locks live for {@code ttl}. */
     Contender contender(Duration ttl) throws Exception;
 
-    /** The common checks that this library has nothing for. */
+    /** Returns the common checks that this library does not support. */
     default Set<String> lacks() {
         return Set.of();
     }
 
-    /** Whether a lock of this library can have exactly this name on the wire. */
+    /** Returns whether a lock of this library can have exactly this name on the wire. */
     default boolean canName(String key) {
         return true;
     }
@@ -27,6 +27,6 @@ interface Library {
         return "lock:" + UUID.randomUUID();
     }
 
-    /** What this library has beyond the common checks. */
+    /** Runs the checks that are specific to this library. */
     default void more(Checks checks) throws Exception {}
 }

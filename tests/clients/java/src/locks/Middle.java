@@ -6,9 +6,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 
-/** The moment in the middle of a test, with a lock held, at which whoever runs the suite may break something. */
+/** The moment in the middle of a test, with a lock held, at which the harness may break something. */
 final class Middle {
-    /** Announces the moment by creating the file REDLOCK_MIDDLE, and goes on when there is one that ends in .done. */
+    /** Announces the moment by creating the file REDLOCK_MIDDLE, and continues when there is one that ends in .done. */
     static void pass() throws Exception {
         String announcement = System.getenv("REDLOCK_MIDDLE");
         if (announcement == null) {

@@ -1,6 +1,6 @@
 package locks;
 
-/** The scripts of the Redis documentation that touch a lock only if it is ours. */
+/** The scripts of the Redis documentation that only touch a lock if it is ours. */
 final class OwnedScripts {
     static final String RELEASE = """
             if redis.call("get",KEYS[1]) == ARGV[1] then

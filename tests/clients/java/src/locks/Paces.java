@@ -8,7 +8,7 @@ import static locks.Checks.verify;
 import java.time.Duration;
 import java.util.concurrent.Future;
 
-/** What every lock goes through, and after that what only this library has. */
+/** The checks of every lock, followed by those of this library alone. */
 final class Paces {
     private final Library library;
     private final Checks checks;
@@ -67,20 +67,20 @@ final class Paces {
         verify(second.release(key), "the second holder could not release");
     }
 
-    /** The second one gets the lock, and keeps it for the next check. */
+    /** The second contender gets the lock, and keeps it for the next check. */
     private void expire(String key) throws Exception {
         long start = System.nanoTime();
         verify(brief.tryAcquire(key), "a free lock was refused");
         expires(start, SHORT, () -> second.tryAcquire(key));
     }
 
-    /** One whose lock has expired comes to release it when it is already somebody else's. */
+    /** A holder whose lock has expired tries to release it when somebody else already holds it. */
     private void late(String key) throws Exception {
         brief.release(key);
         verify(!first.tryAcquire(key), "one who came too late freed the lock of the next holder");
     }
 
-    /** The lock lives longer than we are patient: only its release lets the other one in. */
+    /** The lock outlives our patience, so only its release lets the other contender in. */
     private void waiting() throws Exception {
         String key = library.newKey();
         verify(first.tryAcquire(key), "a free lock was refused");

@@ -6,7 +6,7 @@ import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RFencedLock;
 
-/** Redisson 4 has what 3.17 had, and locks with a fencing token. */
+/** Redisson 4: the locks of 3.17, and locks with a fencing token. */
 final class Redisson4Locks extends RedissonLocks {
     public static void main(String[] arguments) {
         Suite.run(new Redisson4Locks(), arguments);
@@ -18,13 +18,13 @@ final class Redisson4Locks extends RedissonLocks {
         checks.check("fenced", this::fenced);
     }
 
-    /** Every holder has a higher token than those before, so that storage can refuse who comes too late. */
+    /** Every holder has a higher token than those before, so that storage can refuse writers that come too late. */
     private void fenced() throws InterruptedException {
         String key = newKey();
         RFencedLock here = connect(WATCHDOG).getFencedLock(key);
         RFencedLock there = connect(WATCHDOG).getFencedLock(key);
         long first = here.lockAndGetToken();
-        // Without a time it would wait for the lock, whatever its name says.
+        // Without a time it would wait for the lock, despite its name.
         verify(there.tryLockAndGetToken(0, TimeUnit.SECONDS) == null, "two hold one lock");
         here.unlock();
         long second = there.lockAndGetToken();

@@ -14,7 +14,7 @@ import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** What counts instead of excluding: semaphores and a latch. */
+/** Redisson's counters: semaphores and a latch. */
 final class RedissonCounters {
     private final RedissonClient mine;
     private final RedissonClient other;

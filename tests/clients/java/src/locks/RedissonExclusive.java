@@ -57,7 +57,7 @@ final class RedissonExclusive {
         }
     }
 
-    /** Frees the lock whoever holds it, and wakes one who waits. */
+    /** Frees the lock whoever holds it, and wakes a waiter. */
     private void force() throws Exception {
         String key = randomKey();
         other.getLock(key).lock();
@@ -69,7 +69,7 @@ final class RedissonExclusive {
         verify(!mine.getLock(key).forceUnlock(), "the lock was there after everybody had left");
     }
 
-    /** Those who wait get the lock in the order in which they came, whatever client they belong to. */
+    /** Waiters get the lock in the order in which they came, whatever client they belong to. */
     private void fair() throws Exception {
         String key = randomKey();
         RLock lock = other.getFairLock(key);
@@ -110,7 +110,7 @@ final class RedissonExclusive {
         await(waiter);
     }
 
-    /** All or none: one who gets only some of the locks keeps none of them. */
+    /** All or none: a client that gets only some of the locks keeps none of them. */
     private void multi() {
         List<String> keys = List.of(randomKey(), randomKey(), randomKey());
         RLock last = other.getLock(keys.get(2));

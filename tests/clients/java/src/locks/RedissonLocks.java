@@ -7,7 +7,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson on a single server. A holder is a thread of a client, so every contender has a client of its own. */
+/** Redisson on a single server. A holder is a thread of a client, so every contender has its own client. */
 class RedissonLocks implements Library {
     public static void main(String[] arguments) {
         Suite.run(new RedissonLocks(), arguments);
@@ -50,7 +50,7 @@ class RedissonLocks implements Library {
             redisson.getLock(key).lock(ttl, TimeUnit.MILLISECONDS);
         }
 
-        /** As often as it was entered. */
+        /** Unlocks as often as the lock was entered. */
         @Override
         public boolean release(String key) {
             RLock lock = redisson.getLock(key);
@@ -64,7 +64,7 @@ class RedissonLocks implements Library {
             }
         }
 
-        /** Entering again starts the lease anew. */
+        /** Entering again restarts the lease. */
         @Override
         public boolean extend(String key) throws InterruptedException {
             return tryAcquire(key);
@@ -77,6 +77,6 @@ class RedissonLocks implements Library {
     }
 
     private static final Duration WATCHED = Duration.ofSeconds(3);
-    /** The watchdog's own default: nobody waits for it here. */
+    /** The watchdog's own default: no check waits for it. */
     private static final Duration UNUSED = Duration.ofSeconds(30);
 }

@@ -11,9 +11,9 @@ import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
 
-/** One who takes locks through ShedLock's providers and keeps what they gave to release them with. */
+/** A contender that takes locks through ShedLock's providers, and keeps the returned objects to release them. */
 final class ShedLockHolder implements Contender {
-    /** What comes before the name of a lock: a provider knows only one of these. */
+    /** The prefix of a lock's name. A provider only knows one of these. */
     record Space(String prefix, String environment) {}
 
     private final Function<Space, LockProvider> connect;

@@ -7,7 +7,7 @@ import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
 import org.springframework.data.redis.core.StringRedisTemplate;
 
-/** ShedLock over Spring Data. The property {@code safe} says whether it looks whose a lock is before it changes it. */
+/** ShedLock over Spring Data. The property {@code safe} says whether it checks a lock's owner before changing it. */
 final class ShedLockSpring extends ShedLocks {
     public static void main(String[] arguments) {
         Suite.run(new ShedLockSpring(), arguments);

@@ -8,11 +8,11 @@ import java.util.Set;
 import java.util.UUID;
 
 /**
- * ShedLock, whichever provider it has. Only who got a lock has something to release it with, so there is no stranger.
- * Unless told to be safe it deletes the lock without looking whose it is, and one who comes too late frees the next one's.
+ * ShedLock with any provider. A lock can only be released with the object returned by its claim, so there is no stranger.
+ * Outside safe mode it deletes the lock without checking its owner, so a late release frees the next holder's lock.
  */
 abstract class ShedLocks implements Library {
-    /** Somebody who takes locks called {@code prefix:environment:name}. */
+    /** Returns a contender whose locks are called {@code prefix:environment:name}. */
     abstract ShedLockHolder connect(Duration ttl);
 
     abstract boolean looksWhoseItIs();

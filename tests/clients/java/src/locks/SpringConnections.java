@@ -5,7 +5,7 @@ import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
-/** Spring Data's connections, over the driver that the property {@code driver} names: lettuce or jedis. */
+/** Spring Data's connections, over the driver named by the property {@code driver}: lettuce or jedis. */
 final class SpringConnections {
     static RedisConnectionFactory connect() {
         Address address = Address.given();

@@ -55,7 +55,7 @@ final class SpringLocks implements Library {
         return registry;
     }
 
-    /** A registry gives all its locks one TTL and one prefix: one registry for each prefix. */
+    /** A registry has one TTL and one prefix for all its locks, so there is one registry for each prefix. */
     private static final class Registries implements Contender {
         private final RedisConnectionFactory connections = SpringConnections.connect();
         private final StringRedisTemplate redis = new StringRedisTemplate(connections);

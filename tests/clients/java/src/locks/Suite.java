@@ -7,9 +7,9 @@ import java.time.Duration;
 import java.util.Arrays;
 
 /**
- * The command line that every library answers: {@code check}, {@code hold KEY...} and {@code try KEY...}.
+ * The command line of every library: {@code check}, {@code hold KEY...} and {@code try KEY...}.
  *
- * Ends the process itself: libraries leave threads behind that would keep it alive.
+ * Ends the process itself: libraries leave threads running that would keep it alive.
  */
 final class Suite {
     static void run(Library library, String[] arguments) {
@@ -59,13 +59,13 @@ final class Suite {
         });
     }
 
-    /** Dies at once: System.exit would run the shutdown hooks of libraries that release what is held. */
+    /** Exits at once: System.exit would run the shutdown hooks of libraries, which release held locks. */
     private static void end(int status) {
         System.out.flush();
         Runtime.getRuntime().halt(status);
     }
 
     private static final Duration HELD_FOR = Duration.ofSeconds(120);
-    /** Many times what it takes, with the longest wait in the middle. */
+    /** Many times the usual duration, even with the longest wait in the middle. */
     private static final Duration TOO_LONG = Duration.ofSeconds(180);
 }

@@ -1,5 +1,5 @@
-# Redis::DistLock 0.07: what it sends. It wants to know the version of Redis, and that both scripts are loaded under the
-# SHA1s that it has computed: it never sends them again.
+# Redis::DistLock 0.07: the commands that it sends. It asks for the version of Redis, and requires
+# both scripts to be loaded under the SHA1s that it has computed: it never sends them again.
 package Client::DistLock;
 use v5.36;
 
