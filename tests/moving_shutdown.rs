@@ -15,7 +15,7 @@ use support::{Master, Masters, Proxy, Relay, Reply, encode, eventually, words};
 const FOR_EVER: [&str; 2] = ["--drain-timeout", "1h"];
 
 /// Text that only the take-back of a claim contains.
-const TAKE_BACK: &str = "-- Deletes the key if what happened to it last";
+const TAKE_BACK: &str = "-- Deletes the key if its last change has the name";
 
 /// A claim, and text that only a claim contains.
 const CLAIM: &str = "SET lock:a new NX PX 60000";
