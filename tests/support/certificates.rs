@@ -1,4 +1,4 @@
-//! An authority, and the certificates that it signs, as files.
+//! A certificate authority and the certificates it signs, as files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Authority {
     directory: TempDir,
 }
 
-/// Paths of a certificate and of its key.
+/// Paths of a certificate and its key.
 pub struct Pair {
     pub cert: PathBuf,
     pub key: PathBuf,
@@ -35,7 +35,7 @@ impl Authority {
         Authority { issuer, directory }
     }
 
-    /// Its own certificate.
+    /// Path of the authority's own certificate.
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("ca.pem")
     }
@@ -54,10 +54,11 @@ impl Authority {
         Pair { cert: file("crt", certificate.pem()), key: file("key", key.serialize_pem()) }
     }
 
-    /// Connects as somebody who trusts this authority, and shows `pair`.
+    /// Connects as a client that trusts this authority and presents `pair`.
     ///
     /// # Errors
-    /// No handshake. A certificate that is refused shows later: TLS 1.3 clients learn of it when they read.
+    /// Returns an error if the handshake fails. A rejected client certificate shows up later: TLS
+    /// 1.3 clients learn of it when they read.
     pub async fn connect(&self, address: &str, pair: Option<&Pair>) -> std::io::Result<Raw> {
         let mut trusted = RootCertStore::empty();
         for certificate in certificates(&self.path()) {
@@ -82,14 +83,15 @@ impl Authority {
 }
 
 impl Pair {
-    /// Puts what `newer` holds into these files.
+    /// Overwrites these files with the contents of `newer`.
     pub fn replace_by(&self, newer: &Pair) {
         std::fs::copy(&newer.cert, &self.cert).expect("copied");
         std::fs::copy(&newer.key, &self.key).expect("copied");
     }
 }
 
-/// OpenSSL takes a certificate for its own authority when both have one name.
+/// Gives each certificate its own name: OpenSSL mistakes a certificate for its own authority when
+/// both have the same name.
 fn named(name: String, addresses: Vec<String>) -> CertificateParams {
     let mut params = CertificateParams::new(addresses).expect("parameters");
     params.distinguished_name.push(DnType::CommonName, name);

@@ -1,4 +1,4 @@
-//! The `redis` crate as the ordinary client, patient enough for a loaded machine.
+//! The `redis` crate as the ordinary client, with timeouts long enough for a loaded machine.
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Value};
@@ -9,8 +9,8 @@ pub async fn connection(address: &str) -> MultiplexedConnection {
     url_connection(&format!("redis://{address}/")).await
 }
 
-/// The crate's own limits (1 s to connect, 500 ms to answer) would turn a busy machine into
-/// failures.
+/// Connects with longer timeouts than the crate's own (1 s to connect, 500 ms to answer), which
+/// would turn a busy machine into failures.
 pub async fn url_connection(url: &str) -> MultiplexedConnection {
     let client = Client::open(url).expect("a Redis URL");
     let patient = AsyncConnectionConfig::new()

@@ -1,4 +1,4 @@
-//! A wall clock that a test can set, for masters that go by it.
+//! A wall clock that a test can set, for masters and proxies that use it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
-/// See the module. It goes right until it is set.
+/// A settable wall clock. It shows the right time until it is set.
 pub struct Clock {
     directory: TempDir,
 }
@@ -26,22 +26,22 @@ impl Clock {
         clock
     }
 
-    /// So many seconds ahead of the real time from now on, or behind.
+    /// Sets the clock this many seconds ahead of real time, or behind it if negative.
     pub fn set_ahead_by(&self, seconds: f64) {
         self.say(seconds, 0.0);
     }
 
-    /// From now on it gains so many seconds in each, or loses them.
+    /// Makes the clock gain this many seconds per second from now on, or lose them if negative.
     pub fn gain(&self, seconds_each: f64) {
         self.say(0.0, seconds_each);
     }
 
-    /// What a process has to be started with to go by it.
+    /// Environment variables that a process needs to use this clock.
     pub fn environment(&self) -> Vec<(&'static str, PathBuf)> {
         vec![("LD_PRELOAD", self.path("clock.so")), ("TEST_CLOCK", self.path("setting"))]
     }
 
-    /// Written in place, because processes have mapped it.
+    /// Writes the setting in place, because processes have mapped the file.
     fn say(&self, ahead: f64, gain: f64) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
         let setting = [ahead, gain, since.as_secs_f64()];

@@ -1,13 +1,16 @@
-//! Exploring a model to its end, and seeing that it fails without a rule.
+//! Exhaustive exploration of models, and checks that a model fails when one of its rules is
+//! removed.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Explores everything, and finds nothing wrong in at least so many states.
+/// Explores every state, and checks that nothing goes wrong and that there are at least this many
+/// states.
 ///
-/// It goes deep first: what is still to be looked at then is short, and a world of a million states fits into 30 MB.
+/// The search goes depth-first. That keeps the queue of pending states short: a world of a million
+/// states fits into 30 MB.
 pub(crate) fn holds<M>(world: M, at_least: usize)
 where
     M: Model + Send + Sync + 'static,
@@ -21,7 +24,8 @@ where
     assert!(states >= at_least, "only {states} states");
 }
 
-/// In a world without a rule something goes wrong, in a history that is shown.
+/// Checks that a world without one of its rules violates `property`, and prints the history that
+/// does.
 pub(crate) fn goes_wrong<M>(world: M, property: &'static str)
 where
     M: Model + Send + Sync + 'static,

@@ -1,15 +1,16 @@
-//! A data Redis that sentinels name, and what may become of it.
+//! A data Redis that sentinels name, and the changes it may go through.
 
 use super::certificates::Authority;
 use super::{Master, Reply, Sentinel, eventually, free_port};
 
-/// What the sentinels call it.
+/// Name of the master at the sentinels.
 pub const NAME: &str = "shop-1";
 
-/// The sentinel replaces a master that does not answer.
+/// Makes the sentinel replace a master that does not answer.
 pub const WATCHFUL: &str = "sentinel down-after-milliseconds shop-1 1500";
 
-/// A master, its replica, and a sentinel that could make that one the master; with lines of its configuration.
+/// Starts a master, its replica, and a sentinel that could promote the replica. `more` adds lines
+/// to the sentinel's configuration.
 pub async fn pair(more: &[&str]) -> (Sentinel, Master, Master) {
     let (first, second) = (data(), data());
     follow(&second, &first).await;
@@ -18,12 +19,12 @@ pub async fn pair(more: &[&str]) -> (Sentinel, Master, Master) {
     (sentinel, first, second)
 }
 
-/// One that its replicas need not wait for.
+/// Starts a data Redis whose replicas sync without delay.
 pub fn data() -> Master {
     Master::start_with(&["--repl-diskless-sync-delay", "0"])
 }
 
-/// Makes one the replica of the other.
+/// Makes `replica` replicate `master`, and waits until it is in sync.
 pub async fn follow(replica: &Master, master: &Master) {
     let port = master.port.to_string();
     assert_eq!(replica.ask(&["REPLICAOF", "127.0.0.1", &port]).await, Reply::ok());
@@ -34,13 +35,13 @@ pub async fn follow(replica: &Master, master: &Master) {
     .await;
 }
 
-/// No client has tried to write to it while it was a replica.
+/// Checks that no client tried to write to this instance while it was a replica.
 pub async fn refused_no_write(replica: &Master) {
     let errors = replica.ask(&["INFO", "errorstats"]).await.text();
     assert!(!errors.contains("READONLY"), "{errors}");
 }
 
-/// A sentinel and its master that speak TLS, and the URL for `--data`.
+/// Starts a sentinel and its master, both with TLS. Also returns the URL for `--data`.
 pub fn by_tls(authority: &Authority) -> (Sentinel, Master, String) {
     let (pair, ca) = (authority.sign(&["127.0.0.1"]), authority.path());
     let [cert, key, ca] = [&pair.cert, &pair.key, &ca].map(|it| it.to_str().expect("a path"));
@@ -54,7 +55,7 @@ pub fn by_tls(authority: &Authority) -> (Sentinel, Master, String) {
     ];
     let flags = flags.concat().into_iter().map(|it| &*it.to_owned().leak());
     let data = Master::start_with(flags.collect::<Vec<&'static str>>().leak());
-    // A sentinel names the port that it monitors.
+    // The sentinel announces the port that it monitors, so that one has to be the TLS port.
     let by_tls = free_port();
     let lines = [
         &format!("tls-port {by_tls}"),

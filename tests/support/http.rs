@@ -11,12 +11,12 @@ pub struct Answer {
     pub body: String,
 }
 
-/// One request over a connection of its own.
+/// Sends one request over a connection of its own.
 pub fn http(address: &str, method: &str, path: &str, body: &str) -> Answer {
     http_with(address, method, path, &format!("Host: {address}\r\n"), body)
 }
 
-/// The same with these fields in its head, each ending its line.
+/// Same as [`http`], with extra header fields; each must end its line.
 pub fn http_with(address: &str, method: &str, path: &str, fields: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("a listener");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -28,7 +28,7 @@ pub fn http_with(address: &str, method: &str, path: &str, fields: &str, body: &s
     answer(stream)
 }
 
-/// What comes over a connection on which a request was sent.
+/// Reads the response from a connection on which a request was sent.
 pub fn answer(stream: TcpStream) -> Answer {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();

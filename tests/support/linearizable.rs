@@ -1,22 +1,23 @@
-//! Whether one server could have told clients what they were told.
+//! A linearizability checker: whether one server could have given clients the answers they got.
 //!
-//! The search is that of Wing and Gong, with Lowe's memory of what was tried: an operation can come next if no other one
-//! has ended before it began. Who was told nothing, or an error, may have been served at any later time, or never.
+//! The search is Wing and Gong's, with Lowe's memoization: an operation can come next if no other
+//! one ended before it began. A request that got no answer, or an error, may have been served at
+//! any later time, or never.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// What one server holds, empty at first.
+/// Contents of one server, empty at first.
 pub trait Server: Clone + Debug + Default + Eq + Hash {
     type Operation: Clone + Debug + Eq + Hash;
     type Answer: Clone + Debug + PartialEq;
 
-    /// What it answers.
+    /// Runs an operation and returns the server's answer.
     fn run(&mut self, operation: &Self::Operation) -> Self::Answer;
 }
 
-/// One request and its answer; `None`: unknown.
+/// One request and its answer; `None` if unknown.
 #[derive(Clone, Debug)]
 pub struct Call<S: Server, T> {
     pub operation: S::Operation,
@@ -24,19 +25,20 @@ pub struct Call<S: Server, T> {
     pub answer: Option<(T, S::Answer)>,
 }
 
-/// Why a history is not known to be one server's.
+/// Why a history is not known to be that of one server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
-    /// No order of the calls explains all answers: in words.
+    /// No order of the calls explains all answers. Carries the explanation.
     Violation(String),
-    /// So many orders were tried, and there are more.
+    /// The search gave up after this many orders; there are more.
     TooManyOrders(usize),
 }
 
-/// Says which call cannot be explained, if one server could not have answered these.
+/// Checks that one server could have answered these calls.
 ///
 /// # Errors
-/// When it could not have, or when more than `limit` ways to get to a state would have to be looked at.
+/// Returns an error if no order explains the answers, naming the first call that cannot be
+/// explained, or if the search would need more than `limit` ways to reach a state.
 pub fn check<S: Server, T: Copy + Debug + Ord>(
     calls: &[Call<S, T>],
     limit: usize,
@@ -48,18 +50,18 @@ pub fn check<S: Server, T: Copy + Debug + Ord>(
 }
 
 struct Search<S: Server, T> {
-    /// By when they were asked.
+    /// In the order in which they were asked.
     known: Vec<Call<S, T>>,
     unknown: Vec<Call<S, T>>,
     tried: HashSet<Place<S>>,
 }
 
-/// How far a search has come.
+/// Progress of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Place<S> {
     /// All known calls before this one are done.
     first: usize,
-    /// Known calls behind it that are done.
+    /// Known calls after `first` that are done.
     done: BTreeSet<usize>,
     /// Unknown calls that are done.
     guessed: BTreeSet<usize>,
@@ -81,14 +83,15 @@ impl<S: Server, T: Copy + Debug + Ord> Search<S, T> {
                 return Err(Doubt::TooManyOrders(limit));
             }
             if self.tried.insert(place.clone()) {
-                // The last one is tried first.
+                // The last way is tried first.
                 ways.extend(self.after(&place));
             }
         }
         Err(Doubt::Violation(self.stuck_at(&furthest)))
     }
 
-    /// What may have come next: what was not told last, and of equal calls that were not told one.
+    /// Returns the possible next places. Calls with an answer come last, so they are tried first;
+    /// of equal calls without one, only one is tried.
     fn after(&self, place: &Place<S>) -> Vec<Place<S>> {
         let open = || (place.first..self.known.len()).filter(|at| !place.done.contains(at));
         let mut limit = None;
@@ -133,5 +136,5 @@ impl<S: Server, T: Copy + Debug + Ord> Search<S, T> {
     }
 }
 
-/// How many calls are shown before the one that cannot be explained.
+/// Number of calls shown before the one that cannot be explained.
 const SHOWN: usize = 8;

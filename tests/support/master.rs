@@ -12,8 +12,8 @@ use super::client;
 use super::state::token;
 use super::{Clock, Raw, Reply, eventually_blocking, free_port, target_is_plain_redis};
 
-/// A running `redis-server` that remembers nothing across restarts, unless it was told to. Killed when
-/// dropped.
+/// A running `redis-server` that remembers nothing across restarts unless its flags say otherwise.
+/// Killed when dropped.
 pub struct Master {
     pub port: u16,
     process: Child,
@@ -28,17 +28,17 @@ impl Master {
         Master::start_with(&[])
     }
 
-    /// The same, with more flags of `redis-server`.
+    /// Same as [`Master::start`], with extra flags for `redis-server`.
     pub fn start_with(flags: &'static [&'static str]) -> Master {
         Master::start_in(flags, Vec::new())
     }
 
-    /// Its wall clock is `clock`.
+    /// Same as [`Master::start`], with `clock` as its wall clock.
     pub fn start_by(clock: &Clock) -> Master {
         Master::start_in(&[], clock.environment())
     }
 
-    /// With more flags and variables of the environment.
+    /// Starts a server with extra flags and environment variables.
     pub fn start_in(
         flags: &'static [&'static str],
         environment: Vec<(&'static str, PathBuf)>,
@@ -57,13 +57,13 @@ impl Master {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// A direct connection, past the proxy. It must not be asked for while the server is stopped.
+    /// Opens a direct connection that bypasses the proxy. The server must not be stopped.
     pub async fn connection(&self) -> MultiplexedConnection {
         client::connection(&self.address()).await
     }
 
-    /// What the server holds under `key`, seen directly.
-    /// What clients see of the value: masters keep a tag before it.
+    /// Reads the value under `key` directly from the server. Returns it as clients see it, without
+    /// the tag that masters store before it.
     pub async fn get(&self, key: &str) -> Option<Vec<u8>> {
         let mut connection = self.connection().await;
         let mut get = redis::cmd("GET");
@@ -76,12 +76,12 @@ impl Master {
         redis::cmd("PTTL").arg(key).query_async(&mut connection).await.expect("PTTL on a master")
     }
 
-    /// How many keys the server holds in database 0, without the proxies' own.
+    /// Counts the keys in database 0, without the proxies' own.
     pub async fn key_count(&self) -> i64 {
         self.key_count_in(0).await
     }
 
-    /// The same of any database.
+    /// Counts the keys in database `db`, without the proxies' own.
     pub async fn key_count_in(&self, db: u32) -> i64 {
         let script = "redis.call('select', ARGV[1]) local count = 0 \
             for _, key in ipairs(redis.call('keys', '*')) do \
@@ -101,7 +101,8 @@ impl Master {
         }
     }
 
-    /// The mark of each database, without what may change behind its semicolon; empty where there is none.
+    /// Returns the mark of each database up to its semicolon, because the part after that may
+    /// change. Empty for databases without a mark.
     pub async fn marks(&self) -> Vec<String> {
         let script = "local marks = {} for db = 0, 15 do redis.call('select', db) \
             marks[db + 1] = string.match(redis.call('get', 'redlock-proxy:mark') or '', '^[^;]*') end return marks";
@@ -111,7 +112,7 @@ impl Master {
         marks.iter().map(Reply::text).collect()
     }
 
-    /// How often the server has run `command` so far (`INFO commandstats`).
+    /// Returns how often the server has run `command` so far (`INFO commandstats`).
     pub async fn calls(&self, command: &str) -> u64 {
         let mut connection = self.connection().await;
         let info: String = redis::cmd("INFO")
@@ -126,13 +127,13 @@ impl Master {
             .map_or(0, |calls| calls.parse().expect("a count in INFO commandstats"))
     }
 
-    /// The process ends without a word to anybody, as when a host loses power.
+    /// Kills the process without warning, as when a host loses power.
     pub fn kill_9(&mut self) {
         self.process.kill().expect("kill redis-server");
         self.process.wait().expect("reap redis-server");
     }
 
-    /// The process stands still: connections stay open, the kernel still accepts new ones, nothing
+    /// Freezes the process: connections stay open, the kernel still accepts new ones, and nothing
     /// answers.
     pub fn stop(&self) {
         stop(&self.process);
@@ -142,8 +143,8 @@ impl Master {
         signal("CONT", self.process.id());
     }
 
-    /// Comes back on the same port without any of its data, if its flags do not say otherwise. The
-    /// process must be gone ([`Master::kill_9`]).
+    /// Restarts the server on the same port without any of its data, unless its flags say
+    /// otherwise. The process must be gone ([`Master::kill_9`]).
     pub fn restart_empty(&mut self) {
         let (port, flags) = (self.port, self.flags);
         self.process = eventually_blocking("redis-server comes back on its port", || {
@@ -151,39 +152,41 @@ impl Master {
         });
     }
 
-    /// Comes back with what it had on disk before it was told anything. The process must be gone.
+    /// Restarts the server with its disk as it was before the first write. The process must be
+    /// gone.
     pub fn restart_with_an_older_volume(&mut self) {
         let directory = self.directory.path().join("appendonlydir");
         std::fs::remove_dir_all(directory).expect("the append-only files are there");
         self.restart_empty();
     }
 
-    /// Another instance comes at the same address, which has never had any data. The process must be gone.
+    /// Starts another instance, which has never had any data, at the same address. The process must
+    /// be gone.
     pub fn restart_as_new(&mut self) {
         self.directory = tempfile::tempdir().expect("a temporary directory");
         self.restart_empty();
     }
 
-    /// What is on its disk now.
+    /// Copies the current contents of its disk.
     pub fn back_up(&self) -> TempDir {
         let copy = tempfile::tempdir().expect("a temporary directory");
         copy_files(self.directory.path(), copy.path());
         copy
     }
 
-    /// Comes back with what was on its disk then. The process must be gone.
+    /// Restarts the server with the disk contents saved in `backup`. The process must be gone.
     pub fn restart_from(&mut self, backup: &TempDir) {
         self.directory = tempfile::tempdir().expect("a temporary directory");
         copy_files(backup.path(), self.directory.path());
         self.restart_empty();
     }
 
-    /// Whether there is such a key, whatever it holds.
+    /// Whether the key exists, whatever its value.
     pub async fn has(&self, key: &str) -> bool {
         self.ask(&["EXISTS", key]).await == Reply::Int(1)
     }
 
-    /// Asks the master itself, past the proxy.
+    /// Sends a command directly to the master, bypassing the proxy.
     pub async fn ask<S: AsRef<[u8]>>(&self, words: &[S]) -> Reply {
         Raw::connect_resp3(&self.address()).await.ask(words).await
     }
@@ -200,14 +203,14 @@ impl Drop for Master {
 pub struct Masters(Vec<Master>);
 
 impl Masters {
-    /// Starts `count` of them, side by side. When a plain Redis is the target there is only that
+    /// Starts `count` masters, all at once. With a plain Redis as the target there is only that
     /// one.
     pub fn start(count: usize) -> Masters {
         Masters::start_with(if target_is_plain_redis() { 1 } else { count }, &[])
     }
 
-    /// `count` of them with more flags of `redis-server`. They are started together: on a busy machine the last would
-    /// otherwise be much younger than the others, and look restarted.
+    /// Starts `count` masters with extra flags for `redis-server`. They start together: on a busy
+    /// machine the last one would otherwise be much younger than the others and look restarted.
     pub fn start_with(count: usize, flags: &'static [&'static str]) -> Masters {
         std::thread::scope(|threads| {
             let start = |_| threads.spawn(move || Master::start_with(flags));
@@ -216,7 +219,7 @@ impl Masters {
         })
     }
 
-    /// Those that were started one by one.
+    /// Groups masters that were started one by one.
     pub fn of(masters: Vec<Master>) -> Masters {
         Masters(masters)
     }
@@ -225,13 +228,13 @@ impl Masters {
         self.0.len() / 2 + 1
     }
 
-    /// As many as may fail without anybody noticing.
+    /// The largest number of masters that may fail without clients noticing.
     pub fn minority(&mut self) -> &mut [Master] {
         let count = self.0.len() - self.quorum();
         &mut self.0[..count]
     }
 
-    /// The marks of each.
+    /// Returns the marks of each master.
     pub async fn marks(&self) -> Vec<Vec<String>> {
         let mut marks = Vec::new();
         for master in self.iter() {
@@ -244,8 +247,8 @@ impl Masters {
         self.0.iter().map(Master::address).collect()
     }
 
-    /// Runs `redlock-proxy settle` on them with `flags` before it and these words behind. Returns what it says, and its exit
-    /// code.
+    /// Runs `redlock-proxy settle` on these masters, with `flags` before `settle` and `words` after
+    /// it. Returns its output and its exit code.
     pub fn settle(&self, flags: &[&str], words: &[&str]) -> (String, Option<i32>) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
         for address in self.addresses() {
@@ -256,7 +259,7 @@ impl Masters {
         (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
     }
 
-    /// How many masters hold `value` under `key` at this moment.
+    /// Counts the masters that hold `value` under `key` at this moment.
     pub async fn holding(&self, key: &str, value: &[u8]) -> usize {
         let mut count = 0;
         for master in &self.0 {
@@ -265,7 +268,7 @@ impl Masters {
         count
     }
 
-    /// How many masters have such a key at this moment, whatever it holds.
+    /// Counts the masters that have `key` at this moment, whatever its value.
     pub async fn having(&self, key: &str) -> usize {
         let mut count = 0;
         for master in &self.0 {
@@ -274,8 +277,11 @@ impl Masters {
         count
     }
 
-    /// Waits until the proxy of `client` has heard what all but `other`, of three, have answered so far: without it a quorum
-    /// needs both, and a link answers in order. A claim that is not heard before its link breaks is taken back there.
+    /// Waits until the proxy behind `client` has received all answers so far from every master but
+    /// `other`, out of three.
+    ///
+    /// With `other` stopped, a quorum needs both remaining masters, and a link answers in order. If
+    /// a link breaks before the answer to a claim arrives, the proxy takes that claim back there.
     pub async fn are_heard_without(&self, other: usize, client: &MultiplexedConnection) {
         let mut client = client.clone();
         self[other].stop();
@@ -338,7 +344,7 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Starts a server on `port`; `None` when somebody else has the port.
+/// Starts a server on `port`; returns `None` if another process has the port.
 fn spawn(
     port: u16,
     directory: &TempDir,
@@ -366,7 +372,7 @@ fn spawn(
     .then_some(process)
 }
 
-/// Which process answers on `port`: it could be a stranger that was faster.
+/// Returns the id of the process that answers on `port`, which could be a stranger that was faster.
 fn process_id_at(port: u16) -> Option<u32> {
     use std::io::{Read, Write};
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
@@ -378,7 +384,8 @@ fn process_id_at(port: u16) -> Option<u32> {
     id.trim().parse().ok()
 }
 
-/// Returns once all threads of `process` stand still: `kill` alone does not wait for that.
+/// Stops `process` and returns once all its threads stand still: `kill` alone does not wait for
+/// that.
 pub fn stop(process: &Child) {
     signal("STOP", process.id());
     let pid = rustix::process::Pid::from_child(process);
@@ -386,7 +393,7 @@ pub fn stop(process: &Child) {
     assert!(stopped.is_ok_and(|status| status.is_some()), "process {pid} stands still");
 }
 
-/// Sends a signal by name. The shell's own `kill` is on every machine.
+/// Sends a signal by name. Uses the shell's own `kill`, which exists on every machine.
 pub fn signal(name: &str, process: u32) {
     let status = Command::new("sh")
         .args(["-c", &format!("kill -{name} {process}")])

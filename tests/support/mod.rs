@@ -1,12 +1,13 @@
-//! What the black-box tests stand on: real `redis-server` processes, the real proxy in front of
+//! Foundations of the black-box tests: real `redis-server` processes, the real proxy in front of
 //! them, a network that can be made slow or cut, and a client that sees every byte.
 //!
-//! Nothing here sleeps to let something happen. A condition is polled ([`eventually`]) with a limit
-//! so generous that only a real failure meets it, and processes die with the value that owns them.
+//! No test sleeps and hopes that something happens meanwhile. Conditions are polled
+//! ([`eventually`]) with a limit so generous that only a real failure reaches it, and processes die
+//! with the value that owns them.
 //!
-//! With `REDLOCK_TEST_TARGET=redis` a plain `redis-server` takes the place of the proxy (and of its
-//! masters: there is only one). That checks the tests themselves: what a plain Redis does not pass
-//! is no promise of Redis's.
+//! With `REDLOCK_TEST_TARGET=redis` a plain `redis-server` takes the place of the proxy and its
+//! masters (there is only one). That checks the tests themselves: a test that plain Redis fails
+//! demands something that Redis does not promise.
 #![allow(
     dead_code,
     unused_imports,
@@ -53,23 +54,23 @@ pub use stage::Stage;
 pub use state::State;
 pub use subscriber::{PROTOCOLS, Subscriber};
 
-/// How long a condition may take to come true before a test gives up: a loaded machine needs
-/// seconds, never this.
+/// How long a condition may take to come true before a test gives up. A loaded machine needs
+/// seconds, never this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// True when a plain `redis-server` stands where the proxy would: tests of what only a quorum can
-/// do have nothing to test.
+/// Returns whether a plain `redis-server` takes the proxy's place. Tests of features that need a
+/// quorum then have nothing to test.
 pub fn target_is_plain_redis() -> bool {
     std::env::var("REDLOCK_TEST_TARGET").is_ok_and(|target| target == "redis")
 }
 
-/// The number in an environment variable that says how much a test does, or with which seed.
+/// Reads a number from an environment variable that sets a test's size or seed.
 pub fn setting(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok().filter(|text| !text.is_empty())?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text}")))
 }
 
-/// Polls until `check` answers `Some`, and fails the test with `what` when that takes longer than
+/// Polls until `check` returns `Some`. Fails the test with `what` if that takes longer than
 /// [`PATIENCE`].
 pub async fn eventually<T, F, Fut>(what: &str, mut check: F) -> T
 where
@@ -98,7 +99,7 @@ pub fn eventually_blocking<T>(what: &str, mut check: impl FnMut() -> Option<T>) 
     }
 }
 
-/// A port that was free a moment ago. Somebody else may take it first, so whoever uses it must be
+/// Returns a port that was free a moment ago. Another process may take it first, so callers must be
 /// ready to ask again.
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");

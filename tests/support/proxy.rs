@@ -1,4 +1,4 @@
-//! The thing under test: the real binary, its log, and its end.
+//! The program under test: the real binary, its log, and its exit.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader};
@@ -14,8 +14,8 @@ use super::{
     target_is_plain_redis,
 };
 
-/// A running proxy. When it is dropped it is killed, and the test fails if the process had died by
-/// itself or had logged a warning that the test did not announce with [`Proxy::expect_warnings`].
+/// A running proxy. Dropping it kills it. The test fails if the process had already exited by
+/// itself, or had logged a warning not announced with [`Proxy::expect_warnings`].
 pub struct Proxy {
     address: String,
     process: Option<Child>,
@@ -24,12 +24,12 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// In front of these masters, with [`ROOMY`] limits and then `flags`.
+    /// Starts a proxy in front of these masters, with [`ROOMY`] limits and then `flags`.
     pub fn start(masters: &Masters, flags: &[&str]) -> Proxy {
         Proxy::in_front_of(&masters.addresses(), flags)
     }
 
-    /// In front of any addresses: a relay's, or one where nobody listens.
+    /// Starts a proxy in front of any addresses, such as a relay's or one where nobody listens.
     pub fn in_front_of(addresses: &[String], flags: &[&str]) -> Proxy {
         if target_is_plain_redis() {
             return Proxy::stand_in(&addresses[0], flags);
@@ -37,14 +37,14 @@ impl Proxy {
         Proxy::with_links(Proxy::unready(addresses, flags), addresses, flags)
     }
 
-    /// The same, and its host has this wall clock.
+    /// Same as [`Proxy::start`], with `clock` as the wall clock of its host.
     pub fn start_by(clock: &Clock, masters: &Masters, flags: &[&str]) -> Proxy {
         let addresses = masters.addresses();
         let process = spawn(&addresses, flags, clock.environment());
         Proxy::with_links(Proxy::listening(process), &addresses, flags)
     }
 
-    /// The same, with more variables of the environment.
+    /// Same as [`Proxy::start`], with extra environment variables.
     pub fn start_in(masters: &Masters, flags: &[&str], environment: Vec<(&str, PathBuf)>) -> Proxy {
         let addresses = masters.addresses();
         let process = spawn(&addresses, flags, environment);
@@ -60,7 +60,7 @@ impl Proxy {
         proxy
     }
 
-    /// The same, not waiting until a lock can be taken: perhaps none ever can.
+    /// Starts a proxy without waiting until it can take a lock, because perhaps it never can.
     pub fn unready(addresses: &[String], flags: &[&str]) -> Proxy {
         Proxy::listening(spawn(addresses, flags, Vec::new()))
     }
@@ -76,8 +76,8 @@ impl Proxy {
         Proxy { address, process: Some(process), log, warnings_expected: Cell::new(false) }
     }
 
-    /// A plain Redis in the proxy's place: only what its own configuration can express is taken
-    /// over from the flags.
+    /// Starts a plain Redis in the proxy's place. It takes over only those flags that its own
+    /// configuration can express.
     fn stand_in(address: &str, flags: &[&str]) -> Proxy {
         if let Some(password) = password(flags) {
             let mut connection = dial(address, None).expect("a plain Redis");
@@ -93,7 +93,7 @@ impl Proxy {
         &self.address
     }
 
-    /// Where it takes clients by TLS.
+    /// Address where it accepts TLS clients.
     pub fn tls_address(&self) -> String {
         eventually_blocking("it listens by TLS", || {
             let log = self.log();
@@ -103,7 +103,7 @@ impl Proxy {
         })
     }
 
-    /// Where operators ask it.
+    /// Address of its admin interface.
     pub fn admin_address(&self) -> String {
         eventually_blocking("the proxy says where", || {
             let log = self.log();
@@ -112,7 +112,7 @@ impl Proxy {
         })
     }
 
-    /// Asks it to read again what can change.
+    /// Asks it to reload the settings that can change at runtime.
     pub fn hang_up(&self) {
         self.signal("HUP");
     }
@@ -125,7 +125,7 @@ impl Proxy {
         Raw::connect(&self.address).await
     }
 
-    /// What `INFO redlock` says of one master, by the name of the field.
+    /// Returns a field of one master from `INFO redlock`.
     pub async fn says_of(&self, master: usize, field: &str) -> String {
         let info = self.raw().await.ask(&["INFO", "redlock"]).await.text();
         let prefix = format!("master{master}:");
@@ -135,8 +135,8 @@ impl Proxy {
         found.into_iter().find(|(name, _)| *name == field).expect("the field").1.to_owned()
     }
 
-    /// Waits until a master has still to be told something. It may be more than what a test is about: what made sure that
-    /// all links are up was released as well.
+    /// Waits until the proxy owes a master something. That may include more than the test's own
+    /// requests: the claims that checked the links were released as well.
     pub async fn owes(&self, master: usize) {
         eventually("something waits for the master", || async move {
             (self.says_of(master, "deferred_releases").await != "0").then_some(())
@@ -144,14 +144,14 @@ impl Proxy {
         .await;
     }
 
-    /// Waits until `INFO redlock` says so.
+    /// Waits until `INFO redlock` shows this value for a master's field.
     pub async fn knows(&self, master: usize, field: &str, value: &str) {
         let what = format!("the proxy says of master {master} {field}={value}");
         eventually(&what, || async { (self.says_of(master, field).await == value).then_some(()) })
             .await;
     }
 
-    /// This test makes masters fail, so the proxy may say so.
+    /// Announces that this test makes masters fail, so the proxy may log warnings.
     pub fn expect_warnings(&self) {
         self.warnings_expected.set(true);
     }
@@ -160,7 +160,8 @@ impl Proxy {
         lines(&self.log)
     }
 
-    /// Waits for a line of the log with all of these: it is read a moment after it was written.
+    /// Waits for a log line that contains all of `parts`: lines are read a moment after they are
+    /// written.
     pub async fn tells(&self, parts: &[&str]) {
         let is_told = |line: &String| parts.iter().all(|part| line.contains(part));
         eventually(&format!("the log tells {parts:?}"), || async {
@@ -169,12 +170,12 @@ impl Proxy {
         .await;
     }
 
-    /// The warnings and errors in it, apart from the one about a first deployment.
+    /// Returns the warnings and errors in the log, apart from the one about a first deployment.
     pub fn warnings(&self) -> Vec<String> {
         self.log().into_iter().filter(|line| is_warning(line)).collect()
     }
 
-    /// The process stands still: connections stay open, nothing answers.
+    /// Freezes the process: connections stay open, nothing answers.
     pub fn stop(&self) {
         super::master::stop(self.process.as_ref().expect("a process"));
     }
@@ -187,7 +188,7 @@ impl Proxy {
         signal(name, self.process.as_ref().expect("only a real proxy gets signals").id());
     }
 
-    /// Asks it to end (SIGTERM) and returns how it did.
+    /// Asks it to exit (SIGTERM) and returns its exit status.
     pub fn terminate(mut self) -> ExitStatus {
         let mut process = self.process.take().expect("only a real proxy can be terminated");
         signal("TERM", process.id());
@@ -201,7 +202,7 @@ impl Proxy {
         self.process.as_ref().expect("only a real proxy has one").id()
     }
 
-    /// How it ends by itself.
+    /// Waits until it exits by itself, and returns its exit status.
     pub fn ended(mut self) -> ExitStatus {
         let mut process = self.process.take().expect("only a real proxy can end");
         eventually_blocking("the proxy ends by itself", || {
@@ -209,14 +210,14 @@ impl Proxy {
         })
     }
 
-    /// It is killed, as the test knows.
+    /// Kills it, which the test expects.
     pub fn kill_9(mut self) {
         let mut process = self.process.take().expect("only a real proxy can be killed");
         process.kill().expect("killed");
         process.wait().expect("reaped");
     }
 
-    /// Gives it a signal by its name.
+    /// Sends it a signal by name.
     pub fn send_signal(&self, name: &str) {
         self.signal(name);
     }
@@ -247,12 +248,12 @@ impl Drop for Proxy {
     }
 }
 
-/// Flags of every proxy under test. The vote timeout is far above what a healthy master needs even
-/// on a machine that is busy with the other tests, because a master that is merely starved must not
-/// count as one that failed.
+/// Flags of every proxy under test. The vote timeout is far above what a healthy master needs, even
+/// on a machine that is busy with other tests. A master that is merely starved must not count as
+/// failed.
 pub const ROOMY: [&str; 2] = ["--vote-timeout", "500ms"];
 
-/// Runs the program to its end, before a master that nobody has to reach.
+/// Runs the program to its end, in front of a master that it never has to reach.
 pub fn run(flags: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
         .args(["--master", "127.0.0.1:1"])
@@ -283,9 +284,9 @@ fn spawn(addresses: &[String], flags: &[&str], environment: Vec<(&str, PathBuf)>
         .expect("the proxy's binary starts")
 }
 
-/// Returns once the proxy has a link to every master that is up: a claim has arrived on all of
-/// them. Tests that look for a key on every master may start then. With fewer masters than a quorum
-/// there is nothing to wait for.
+/// Waits until the proxy has a link to every master that is up, which it has once a claim has
+/// arrived on all of them. Tests that look for a key on every master may start then. With fewer
+/// masters than a quorum there is nothing to wait for.
 fn wait_for_links(
     proxy: &str,
     addresses: &[String],
@@ -308,14 +309,14 @@ fn wait_for_links(
         for master in &mut masters {
             deleted += redis::cmd("DEL").arg(&key).query::<usize>(master).unwrap_or(0);
         }
-        // A master that got the claim only after it was asked gets this behind it, on the same
-        // link.
+        // A master that receives the claim only after this check receives the DEL behind it on the
+        // same link.
         let _ = redis::cmd("DEL").arg(&key).exec(&mut client);
         (deleted == masters.len()).then_some(())
     });
 }
 
-/// A blocking connection for what happens before a test begins.
+/// Opens a blocking connection for setup before a test begins.
 fn dial(address: &str, password: Option<&str>) -> Option<redis::Connection> {
     let login = password.map_or(String::new(), |password| format!(":{password}@"));
     let client = redis::Client::open(format!("redis://{login}{address}/")).expect("an address");
@@ -329,7 +330,7 @@ fn password<'a>(flags: &[&'a str]) -> Option<&'a str> {
     Some(flags[at + 1])
 }
 
-/// Keeps the pipe empty, so that the proxy never waits for us to read its log.
+/// Keeps the pipe empty, so that the proxy never waits for the test to read its log.
 fn collect_log(process: &mut Child, log: &Arc<Mutex<Vec<String>>>) {
     let stderr = process.stderr.take().expect("stderr is piped");
     let log = Arc::clone(log);

@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes it is told to, and sees exactly the bytes that come back.
+//! A client that sends exactly the bytes it is given and sees exactly the bytes that come back.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,7 +12,7 @@ pub struct Raw {
     consumed: usize,
 }
 
-/// Whatever a connection is made of.
+/// Any transport under a connection.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
@@ -29,7 +29,7 @@ impl Raw {
         Raw::over(stream)
     }
 
-    /// Connects and speaks RESP3 from then on.
+    /// Connects and switches to RESP3.
     pub async fn connect_resp3(address: &str) -> Raw {
         let mut raw = Raw::connect(address).await;
         let hello = raw.ask(&["HELLO", "3"]).await;
@@ -42,7 +42,7 @@ impl Raw {
         sent.expect("sent in time").expect("an open connection");
     }
 
-    /// Sends what it can and does not mind when the other side has had enough in between.
+    /// Sends as much as it can, and ignores it if the other side closes meanwhile.
     pub async fn send_regardless(&mut self, bytes: &[u8]) {
         let _ = timeout(PATIENCE, self.stream.write_all(bytes)).await.expect("sent in time");
     }
@@ -53,7 +53,7 @@ impl Raw {
         self.reply().await
     }
 
-    /// The process at the other end, as it says itself.
+    /// Id of the process at the other end, as it reports it.
     pub async fn process_id(&mut self) -> u32 {
         let info = self.ask(&["INFO", "server"]).await.text();
         let id = info.lines().find_map(|line| line.strip_prefix("process_id:"));
@@ -64,7 +64,7 @@ impl Raw {
         self.frame().await.0
     }
 
-    /// The next reply, and its very bytes.
+    /// Reads the next reply. Also returns its exact bytes.
     pub async fn frame(&mut self) -> (Reply, Vec<u8>) {
         match self.frame_or_end().await {
             Some(frame) => frame,
@@ -72,7 +72,7 @@ impl Raw {
         }
     }
 
-    /// The next reply and its bytes, or `None` when the other side closes instead.
+    /// Reads the next reply and its bytes, or returns `None` if the other side closes instead.
     pub async fn frame_or_end(&mut self) -> Option<(Reply, Vec<u8>)> {
         loop {
             let rest = &self.received[self.consumed..];
@@ -108,25 +108,25 @@ impl Raw {
         first
     }
 
-    /// Everything until the other side closes.
+    /// Reads everything until the other side closes.
     pub async fn until_closed(&mut self) -> Vec<u8> {
         while self.read_more().await > 0 {}
         self.received.split_off(self.consumed)
     }
 
-    /// Whether the other side ends the connection as its kind demands; a TLS connection that is merely cut off
-    /// is an error.
+    /// Returns whether the other side ends the connection as its transport demands. For TLS, a bare
+    /// disconnect is an error.
     pub async fn is_ended_properly(&mut self) -> bool {
         let read = timeout(PATIENCE, self.stream.read_buf(&mut self.received)).await;
         matches!(read.expect("the end in time"), Ok(0))
     }
 
-    /// No more requests from here; what was sent is still answered.
+    /// Closes the sending side. The server still answers requests sent before.
     pub async fn finish_sending(&mut self) {
         let _ = self.stream.shutdown().await;
     }
 
-    /// Reads what is there; 0 means closed, also by a reset.
+    /// Reads available bytes; 0 means closed, including by a reset.
     async fn read_more(&mut self) -> usize {
         let read = timeout(PATIENCE, self.stream.read_buf(&mut self.received)).await;
         match read {
@@ -139,7 +139,7 @@ impl Raw {
         String::from_utf8_lossy(&self.received[self.consumed..]).into_owned()
     }
 
-    /// Moves on; the read bytes are given back now and then, not for every reply of a long
+    /// Moves on. Frees the consumed bytes only occasionally, not for every reply of a long
     /// pipeline.
     fn consume(&mut self, length: usize) {
         self.consumed += length;
@@ -150,7 +150,7 @@ impl Raw {
     }
 }
 
-/// One command as the array of bulk strings that every driver sends.
+/// Encodes one command as an array of bulk strings, as every driver does.
 pub fn encode<S: AsRef<[u8]>>(words: &[S]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -162,7 +162,7 @@ pub fn encode<S: AsRef<[u8]>>(words: &[S]) -> Vec<u8> {
     bytes
 }
 
-/// Splits a command line at spaces; single or double quotes hold a word together, also an empty
+/// Splits a command line at spaces. Single or double quotes hold a word together, even an empty
 /// one.
 pub fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -175,7 +175,7 @@ pub fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Whether a quote is still open where `line` ends.
+/// Whether a quote is still open at the end of `line`.
 pub fn ends_inside_quotes(line: &str) -> bool {
     let mut rest = line.trim();
     while !rest.is_empty() {
@@ -185,7 +185,7 @@ pub fn ends_inside_quotes(line: &str) -> bool {
     false
 }
 
-/// The word at the front, and what follows it; `None` when its quote is not closed.
+/// Returns the word at the front and the rest after it, or `None` if its quote is not closed.
 fn first_word(rest: &str) -> Option<(&str, &str)> {
     match rest.chars().next()? {
         quote @ ('"' | '\'') => rest[1..].split_once(quote),

@@ -1,5 +1,5 @@
-//! A network between the proxy and one master that a test can make slow, silent or broken, and
-//! whole again.
+//! A network between the proxy and one master that a test can make slow, silent or broken, and then
+//! heal.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::{Master, Masters, Proxy};
 
-/// Forwards TCP connections to one master. It runs on a thread of its own, so that a busy test does
-/// not slow it down.
+/// Forwards TCP connections to one master. It runs on its own thread, so that a busy test does not
+/// slow it down.
 pub struct Relay {
     address: SocketAddr,
     network: watch::Sender<Network>,
@@ -23,41 +23,41 @@ pub struct Relay {
     _end_of_thread: oneshot::Sender<()>,
 }
 
-/// How the network behaves at the moment.
+/// Current behaviour of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Network {
     towards_master: Duration,
     towards_proxy: Duration,
-    /// Bytes wait, as TCP lets them wait when packets are lost, and arrive late if the connection
-    /// lives that long.
+    /// Whether bytes wait, as they do in TCP when packets are lost. They arrive late if the
+    /// connection lives long enough.
     silent: bool,
-    /// The same, only for what masters answer.
+    /// Same as `silent`, for the masters' answers only.
     withheld: bool,
-    /// What becomes of a connection on which the proxy sends this.
+    /// Text that traps a connection once the proxy sends it, and the fate of that connection.
     trap: Option<(&'static str, Fate)>,
-    /// Where new connections lead, if not to the master that the relay was made for.
+    /// Destination of new connections, if not the master that the relay was made for.
     leads_to: Option<SocketAddr>,
-    /// Connections are refused.
+    /// Whether connections are refused.
     broken: bool,
-    /// A connection of an earlier epoch is reset.
+    /// Connections of an earlier epoch are reset.
     epoch: u64,
 }
 
-/// How often something has happened.
+/// Counters of past events.
 #[derive(Debug, Default)]
 struct Seen {
     refused: AtomicUsize,
     caught: AtomicUsize,
 }
 
-/// From there on.
+/// Treatment of a trapped connection from then on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    /// Nothing is delivered to the master any more.
+    /// Nothing more is delivered to the master.
     Swallowed,
-    /// Nothing is, until the network is healed.
+    /// Nothing more is delivered until the network is healed.
     HeldBack,
-    /// Everything is, and the answers are held back until the network is healed.
+    /// Everything is delivered, but the answers are held back until the network is healed.
     Unanswered,
 }
 
@@ -79,7 +79,7 @@ impl Network {
         !(self.silent || self.withheld && way == Way::TowardsProxy)
     }
 
-    /// As good as new, and open connections stay what they are.
+    /// A healthy network in which open connections stay as they are.
     fn healed(&self) -> Network {
         Network { epoch: self.epoch, leads_to: self.leads_to, ..Network::default() }
     }
@@ -92,12 +92,12 @@ impl Network {
 }
 
 impl Relay {
-    /// In front of `master`, and at first invisible.
+    /// Starts a relay in front of `master`. At first it only forwards.
     pub fn to(master: &Master) -> Relay {
         Relay::to_address(&master.address())
     }
 
-    /// The same, in front of any address: another relay's, say.
+    /// Starts a relay in front of any address, such as another relay's.
     pub fn to_address(to: &str) -> Relay {
         let (network, watching) = watch::channel(Network::default());
         let (end, ended) = oneshot::channel();
@@ -111,7 +111,8 @@ impl Relay {
         Relay { address, network, seen, _end_of_thread: end }
     }
 
-    /// In front of one of `masters`, and the addresses of all by which it is reached through the relay.
+    /// Starts a relay in front of one of `masters`. Also returns the addresses of all masters, with
+    /// the relay's in place of that one.
     pub fn in_place_of(masters: &Masters, index: usize) -> (Relay, Vec<String>) {
         let relay = Relay::to(&masters[index]);
         let mut addresses = masters.addresses();
@@ -119,7 +120,8 @@ impl Relay {
         (relay, addresses)
     }
 
-    /// In front of one of `masters`, and a proxy that reaches it through the relay: it may warn of what is done to it.
+    /// Starts a relay in front of one of `masters`, and a proxy that uses it. The proxy may log
+    /// warnings about that master.
     pub fn between(masters: &Masters, index: usize, flags: &[&str]) -> (Relay, Proxy) {
         let (relay, addresses) = Relay::in_place_of(masters, index);
         let proxy = Proxy::in_front_of(&addresses, flags);
@@ -131,7 +133,7 @@ impl Relay {
         self.address.to_string()
     }
 
-    /// Delays every byte, each direction by its own time.
+    /// Delays every byte, with a separate delay for each direction.
     pub fn delay(&self, towards_master: Duration, towards_proxy: Duration) {
         self.network.send_modify(|network| {
             network.towards_master = towards_master;
@@ -139,29 +141,30 @@ impl Relay {
         });
     }
 
-    /// Nothing arrives any more, in either direction, and nobody is told.
+    /// Stops delivery in both directions, without closing connections.
     pub fn black_hole(&self) {
         self.network.send_modify(|network| network.silent = true);
     }
 
-    /// What masters answer does not arrive any more; what they are sent does.
+    /// Stops the master's answers from arriving. Requests still arrive.
     pub fn withhold_answers(&self) {
         self.network.send_modify(|network| network.withheld = true);
     }
 
-    /// The network is as good as new, but for connections on which the proxy sends `text` in one piece:
-    /// neither that nor what comes after it ever arrives, and nobody is told.
+    /// Heals the network, except for connections on which the proxy sends `text` in one piece.
+    /// Neither that nor anything after it ever arrives, and the connections stay open.
     pub fn swallow(&self, text: &'static str) {
         self.trap(text, Fate::Swallowed);
     }
 
-    /// The same, but it arrives when the network is healed, or holds back something else.
+    /// Same as [`Relay::swallow`], but the data arrives once the network is healed or holds back
+    /// something else.
     pub fn hold_back(&self, text: &'static str) {
         self.trap(text, Fate::HeldBack);
     }
 
-    /// The same, but all of it arrives, and what the master answers is held back until the network is
-    /// healed.
+    /// Same as [`Relay::hold_back`], but all requests arrive and only the master's answers are held
+    /// back until the network is healed.
     pub fn hold_back_answers_to(&self, text: &'static str) {
         self.trap(text, Fate::Unanswered);
     }
@@ -172,24 +175,24 @@ impl Relay {
         });
     }
 
-    /// From now on new connections lead there; the open ones stay where they are, as when a name comes
-    /// to mean another instance.
+    /// Leads new connections to `address` from now on. Open ones stay where they are, as when a
+    /// name comes to mean another instance.
     pub fn lead_to(&self, address: &str) {
         let address = parsed(address);
         self.network.send_modify(|network| network.leads_to = Some(address));
     }
 
-    /// How many connections have been swallowed or held back so far.
+    /// Number of connections swallowed or held back so far.
     pub fn caught(&self) -> usize {
         self.seen.caught.load(Ordering::Relaxed)
     }
 
-    /// How many connections have been refused so far.
+    /// Number of connections refused so far.
     pub fn refused(&self) -> usize {
         self.seen.refused.load(Ordering::Relaxed)
     }
 
-    /// Resets the open connections; what was under way is lost. New connections work.
+    /// Resets the open connections; data in flight is lost. New connections work.
     pub fn reset(&self) {
         self.network.send_modify(|network| network.epoch += 1);
     }
@@ -202,7 +205,8 @@ impl Relay {
         });
     }
 
-    /// The same, and returns when whoever is behind the relay has found out and tried to connect anew.
+    /// Same as [`Relay::cut`], but returns only once the client of the relay has noticed and tried
+    /// to reconnect.
     pub async fn cut_off(&self) {
         let before = self.refused();
         self.cut();
@@ -210,8 +214,8 @@ impl Relay {
         super::eventually("somebody finds out that the network is cut", is_noticed).await;
     }
 
-    /// The network is as good as new. What a black hole held back arrives now, unless its
-    /// connection is gone.
+    /// Restores the network. Data held back by a black hole arrives now, unless its connection is
+    /// gone.
     pub fn heal(&self) {
         self.network.send_modify(|network| *network = network.healed());
     }
@@ -251,7 +255,7 @@ async fn accept(
     }
 }
 
-/// One connection of the proxy's, until either side closes or the network breaks it.
+/// Carries one of the proxy's connections until either side closes or the network breaks it.
 async fn connect(
     client: TcpStream,
     master: SocketAddr,
@@ -275,7 +279,7 @@ async fn connect(
     let back = pump(from_server, to_client, Way::TowardsProxy);
     let mut network = network.clone();
     tokio::select! {
-        // Either side's end is the connection's end; the proxy never half-closes.
+        // Either side's end ends the connection; the proxy never half-closes.
         () = there => (),
         () = back => (),
         _ = network.wait_for(|network| network.epoch != now.epoch) => (),
@@ -305,15 +309,15 @@ struct Pump<'a> {
     network: watch::Receiver<Network>,
     way: Way,
     seen: &'a Seen,
-    /// Something has been sent that is not to be answered yet.
+    /// Whether something was sent whose answer is withheld for now.
     unanswered: &'a AtomicBool,
 }
 
-/// Carries bytes one way. They are stamped when they come in and leave in order, so a delay does
-/// not limit throughput.
+/// Carries bytes one way. They are timestamped on arrival and leave in order, so a delay does not
+/// limit throughput.
 ///
-/// A sender that closes has its last bytes delivered, late if need be: its kernel would go on
-/// sending them. A sender that resets takes back what has not arrived yet.
+/// If a sender closes, its last bytes are still delivered, late if need be: its kernel would go on
+/// sending them. If a sender resets, data that has not arrived yet is discarded.
 async fn pump(pump: Pump<'_>) {
     let Pump { from, to, network, way, seen, unanswered } = pump;
     let (queue, waiting) = mpsc::unbounded_channel();

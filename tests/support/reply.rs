@@ -1,7 +1,7 @@
-//! A reply as a test wants to look at it, in both versions of the protocol.
+//! A reply as tests compare it, in both versions of the protocol.
 
-/// One reply. RESP2's null bulk, null array and RESP3's null are all `Nil`: who cares compares the
-/// bytes.
+/// One reply. RESP2's null bulk, null array and RESP3's null are all `Nil`; a test that needs the
+/// difference compares bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Simple(String),
@@ -11,14 +11,14 @@ pub enum Reply {
     Nil,
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
-    /// RESP3's set, push, boolean, double, big number and verbatim string: the mark, and the text
-    /// behind it.
+    /// RESP3's set, push, boolean, double, big number and verbatim string: the type mark and the
+    /// text after it.
     Other(char, String),
 }
 
 impl Reply {
-    /// Parses one reply from the front of `bytes`; `None` when it is not complete yet. Anything
-    /// that is no RESP fails the test.
+    /// Parses one reply from the front of `bytes`; returns `None` if it is not complete yet. Bytes
+    /// that are not RESP fail the test.
     pub fn parse(bytes: &[u8]) -> Option<(Reply, usize)> {
         let end = bytes.windows(2).position(|two| two == b"\r\n")?;
         let line = String::from_utf8_lossy(&bytes[1..end]).into_owned();
@@ -42,7 +42,7 @@ impl Reply {
         matches!(self, Reply::Error(text) if text.starts_with(prefix))
     }
 
-    /// The bytes of a bulk string.
+    /// A bulk string with these bytes.
     pub fn bulk(text: &str) -> Reply {
         Reply::Bulk(text.as_bytes().to_vec())
     }
@@ -51,7 +51,7 @@ impl Reply {
         Reply::Simple("OK".to_owned())
     }
 
-    /// The text of any string reply.
+    /// Text of any string reply.
     pub fn text(&self) -> String {
         match self {
             Reply::Simple(text) | Reply::Error(text) | Reply::Other(_, text) => text.clone(),
@@ -60,7 +60,7 @@ impl Reply {
         }
     }
 
-    /// A bulk string, whatever its bytes.
+    /// Bytes of a bulk string.
     pub fn bytes(self) -> Vec<u8> {
         match self {
             Reply::Bulk(bytes) => bytes,
@@ -68,7 +68,7 @@ impl Reply {
         }
     }
 
-    /// The value of a field, in a map or in the flat array that RESP2 makes of a map.
+    /// Value of a field in a map, or in the flat array that RESP2 uses for maps.
     pub fn field(&self, name: &str) -> Option<Reply> {
         let fields = match self {
             Reply::Map(fields) => fields.clone(),
@@ -95,7 +95,7 @@ fn blob(bytes: &[u8], length: i64, start: usize) -> Option<(Reply, usize)> {
     Some((reply, start + length + 2))
 }
 
-/// `count` replies one after the other; no list at all for the null array.
+/// Parses `count` consecutive replies; the null array gives no list at all.
 fn series(bytes: &[u8], count: i64, start: usize) -> Option<(Option<Vec<Reply>>, usize)> {
     if count < 0 {
         return Some((None, start));

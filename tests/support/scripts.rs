@@ -1,21 +1,21 @@
-//! The lock scripts that libraries send, one per shape: each with the reply conventions that its
+//! The lock scripts that libraries send, one per shape, each with the reply conventions that its
 //! library reads.
 //!
-//! The comment names libraries that use the shape. Spaces, quotes and letter case differ between
-//! them on purpose here too: a proxy has to recognise the shape, not the text.
+//! The comments name libraries that use the shape. Spaces, quotes and letter case differ between
+//! the scripts on purpose: a proxy must recognise the shape, not the text.
 
-/// A script that takes one key and, first among its arguments, the token.
+/// A script that takes one key and, as its first argument, the token.
 #[derive(Clone, Copy, Debug)]
 pub struct Script {
     pub name: &'static str,
     pub text: &'static str,
-    /// The integer that says "this token does not hold the key" while another one does.
+    /// Integer reply for "another token holds the key, not this one".
     pub not_holder: i64,
-    /// The integer that says "nobody holds the key".
+    /// Integer reply for "nobody holds the key".
     pub nobody: i64,
 }
 
-/// Compare-and-delete. Arguments: token. A release that took place answers 1.
+/// Compare-and-delete. Arguments: token. A successful release answers 1.
 pub const RELEASES: [Script; 4] = [
     // redlock-py, redlock-php, redsync before 4.12, php-lock, Laravel, node-redlock 1 to 3, rslock
     // and many more.
@@ -58,8 +58,8 @@ pub const RELEASES: [Script; 4] = [
     },
 ];
 
-/// Compare-and-expire of a held lock only. Arguments: token, milliseconds. An extension that took
-/// place answers 1.
+/// Compare-and-expire of a held lock only. Arguments: token, milliseconds. A successful extension
+/// answers 1.
 pub const EXTENSIONS: [Script; 4] = [
     // redsync, node-redlock 1 to 3, pottery, redis-plus-plus, ShedLock.
     Script {
@@ -103,7 +103,7 @@ pub const EXTENSIONS: [Script; 4] = [
     },
 ];
 
-/// RedLock.net: extends what it holds, takes what nobody holds.
+/// RedLock.net: extends a lock it holds, takes one that nobody holds.
 pub const EXTEND_OR_TAKE: &str = r"local currentVal = redis.call('get', KEYS[1])
 if (currentVal == false) then
     return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) and 1 or 0
@@ -135,7 +135,7 @@ local offset = tonumber(ARGV[2])
 if redis.call("getrange", KEYS[1], 0, offset-1) == string.sub(ARGV[1], 1, offset) then return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[3]) end
 "#;
 
-/// redlock-rb: a claim that answers the same when it is repeated. Arguments: token, milliseconds,
+/// redlock-rb: a claim that gets the same answer when repeated. Arguments: token, milliseconds,
 /// whether a new lock is allowed.
 pub const TAKE_AGAIN: &str = r#"if (redis.call("exists", KEYS[1]) == 0 and ARGV[3] == "yes") or redis.call("get", KEYS[1]) == ARGV[1] then
   return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2])
@@ -147,10 +147,10 @@ pub const RELEASE: &str = RELEASES[0].text;
 /// The extension that most libraries send.
 pub const EXTEND: &str = EXTENSIONS[0].text;
 
-/// Redisson 3.23 and later: takes the lock, or takes it once more; answers nil then, and otherwise how
-/// long it is still held. Arguments: milliseconds, holder.
+/// Redisson 3.23 and later: takes the lock, or enters it once more. Answers nil on success, and
+/// otherwise the remaining time to live. Arguments: milliseconds, holder.
 pub const REDISSON_LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; return redis.call('pttl', KEYS[1]);";
 
-/// Redisson 3.24 and later: lets go once and tells those who wait. Keys: lock, channel, latch.
-/// Arguments: message, milliseconds, holder, command that publishes, milliseconds of the latch.
+/// Redisson 3.24 and later: releases one level and notifies waiting clients. Keys: lock, channel,
+/// latch. Arguments: message, milliseconds, holder, publishing command, milliseconds of the latch.
 pub const REDISSON_UNLOCK: &str = "local val = redis.call('get', KEYS[3]); if val ~= false then return tonumber(val);end; if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil;end; local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); redis.call('set', KEYS[3], 0, 'px', ARGV[5]); return 0; else redis.call('del', KEYS[1]); redis.call(ARGV[4], KEYS[2], ARGV[1]); redis.call('set', KEYS[3], 1, 'px', ARGV[5]); return 1; end;";

@@ -1,4 +1,4 @@
-//! A real sentinel: a `redis-server --sentinel` with a configuration of its own.
+//! A real sentinel: a `redis-server --sentinel` with its own configuration.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,13 +17,14 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// Watches `master` under `name`, alone enough to replace it, and returns once it answers. It finds a master dead only
-    /// after minutes, unless `more` lines of its configuration say otherwise: a busy machine makes none look dead.
+    /// Starts a sentinel that watches `master` under `name` with a quorum of one, and returns once
+    /// it answers. It declares a master dead only after minutes, so a busy machine makes none look
+    /// dead; `more` lines of its configuration can change that.
     pub fn start(name: &str, master: &Master, more: &[&str]) -> Sentinel {
         Sentinel::start_at(name, master.port, more)
     }
 
-    /// The same for whatever listens on a port of this host.
+    /// Same as [`Sentinel::start`], for whatever listens on a port of this host.
     pub fn start_at(name: &str, monitored: u16, more: &[&str]) -> Sentinel {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for _ in 0..20 {
@@ -50,7 +51,7 @@ impl Sentinel {
         Raw::connect(&self.address()).await.ask(words).await
     }
 
-    /// Which port it tells to whoever asks for the master called `name`.
+    /// Returns the port it reports for the master called `name`.
     pub async fn names(&self, name: &str) -> Option<u16> {
         match self.ask(&["SENTINEL", "get-master-addr-by-name", name]).await {
             Reply::Array(address) => address[1].text().parse().ok(),
@@ -58,7 +59,7 @@ impl Sentinel {
         }
     }
 
-    /// Waits until it could make that replica the master.
+    /// Waits until it could promote that replica to master.
     pub async fn knows_replica(&self, name: &str, replica: &Master) {
         let port = replica.port.to_string();
         eventually("the sentinel knows a replica that is up", || async {
@@ -74,7 +75,7 @@ impl Sentinel {
         .await;
     }
 
-    /// Has the replica made the master, and waits until that is so.
+    /// Promotes the replica to master, and waits until that is done.
     pub async fn fail_over(&self, name: &str, replica: &Master) {
         eventually("the sentinel begins a fail-over", || async {
             (self.ask(&["SENTINEL", "FAILOVER", name]).await == Reply::ok()).then_some(())
@@ -91,13 +92,13 @@ impl Sentinel {
         .await;
     }
 
-    /// The process ends without a word to anybody.
+    /// Kills the process without warning.
     pub fn kill_9(&mut self) {
         self.process.kill().expect("kill the sentinel");
         self.process.wait().expect("reap the sentinel");
     }
 
-    /// Comes back with what it knew. The process must be gone.
+    /// Restarts it with its old configuration. The process must be gone.
     pub fn restart(&mut self) {
         self.process = eventually_blocking("the sentinel comes back on its port", || {
             spawn(self.port, &self.directory)
@@ -112,10 +113,10 @@ impl Drop for Sentinel {
     }
 }
 
-/// Sentinels write into it what they learn.
+/// Sentinels write what they learn into this file.
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// Starts a sentinel on `port`; `None` when somebody else has the port.
+/// Starts a sentinel on `port`; returns `None` if another process has the port.
 fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
     let mut process = Command::new("redis-server")
         .arg(directory.path().join(CONFIGURATION))
@@ -135,7 +136,8 @@ fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
     .then_some(process)
 }
 
-/// Whether it is this process that answers there. One that asks for a password answers, too.
+/// Returns whether this process answers on the port. A server that asks for a password counts as
+/// well.
 fn answers(port: u16, id: u32) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));

@@ -1,19 +1,19 @@
 //! Sends the same command lines to one plain `redis-server` and to the proxy over three masters,
 //! and compares the replies byte for byte, in both versions of the protocol.
 //!
-//! A table holds one command per line; a quoted word may go on over several lines. A line may begin
-//! with what may differ and, where it is not plain time, why:
+//! A table holds one command per line; a quoted word may continue over several lines. A line may
+//! begin with a mark that says what may differ and, unless that is just time, why:
 //!
 //! | mark | the replies are the same when |
 //! | --- | --- |
-//! | `[within N]` | integers are at most N apart (times go on between the two), the rest is equal |
+//! | `[within N]` | integers are at most N apart (time passes between the two), the rest is equal |
 //! | `[any order]` | lists hold the same elements |
 //! | `[shape: why]` | they are of the same type |
 //! | `[other]` | they are equal; a second connection sends the line |
 //!
 //! `{now+N}` and `{nowms+N}` stand for times in seconds and milliseconds, `{release}` and
-//! `{extend}` for lock scripts, `{sha_release}`, `{sha_extend}` for their SHA1, and
-//! `"{sha1 TEXT}"` for the SHA1 of any text.
+//! `{extend}` for lock scripts, `{sha_release}` and `{sha_extend}` for their SHA1, and `"{sha1
+//! TEXT}"` for the SHA1 of any text.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,8 +23,8 @@ use super::raw::ends_inside_quotes;
 use super::scripts::{EXTEND, RELEASE};
 use super::{Master, Masters, Proxy, Raw, Reply, encode, words};
 
-/// Sends every line of `table` to both, first in RESP2 and then in RESP3. Scripts are known the second time:
-/// masters run them as programs of their own, and no longer through another.
+/// Sends every line of `table` to both, first in RESP2 and then in RESP3. Scripts are known the
+/// second time: masters then run them as programs of their own, no longer through another program.
 pub async fn compare(table: &str) {
     let redis = Master::start();
     let masters = Masters::start(3);
@@ -43,7 +43,7 @@ pub async fn compare(table: &str) {
     }
 }
 
-/// The commands of a table: its lines, joined where a quote is open at the end of one.
+/// Splits a table into commands: its lines, joined where a quote is open at the end of a line.
 pub fn lines(table: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open = String::new();
@@ -57,14 +57,14 @@ pub fn lines(table: &str) -> Vec<String> {
     lines
 }
 
-/// One of the two, and a test's connections to it.
+/// One of the two servers, and a test's connections to it.
 struct Side {
     first: Raw,
     other: Raw,
 }
 
 impl Side {
-    /// Connections to a server that holds no keys.
+    /// Connects to a server and empties it.
     async fn empty(address: &str, version: &str) -> Side {
         let mut first = connect(address, version).await;
         assert_eq!(first.ask(&["FLUSHALL"]).await, Reply::ok());
@@ -83,7 +83,8 @@ async fn connect(address: &str, version: &str) -> Raw {
     }
 }
 
-/// Sends one line to both; tells how the replies differ, if they do.
+/// Sends one line to both. Returns a description of the difference between the replies, if there is
+/// one.
 async fn compare_line(line: &str, expected: &mut Side, actual: &mut Side) -> Option<String> {
     let (mark, command) = match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((mark, command)) => (mark, command),
@@ -101,7 +102,7 @@ async fn compare_line(line: &str, expected: &mut Side, actual: &mut Side) -> Opt
     })
 }
 
-/// Whether two replies, each with its bytes, are the same under a mark.
+/// Returns whether two replies, each with its bytes, are the same under a mark.
 pub fn same(mark: &str, expected: &(Reply, Vec<u8>), actual: &(Reply, Vec<u8>)) -> bool {
     let same_type = expected.1[0] == actual.1[0];
     match mark.split_once([' ', ':']) {
@@ -116,7 +117,8 @@ pub fn same(mark: &str, expected: &(Reply, Vec<u8>), actual: &(Reply, Vec<u8>)) 
     }
 }
 
-/// Integers that are times left may be a little apart; -1 and -2 say that there is none.
+/// Compares remaining times, which may be a little apart. -1 and -2, which mean that there is no
+/// such time, must match.
 fn close(expected: &Reply, actual: &Reply, limit: i64) -> bool {
     match (expected, actual) {
         (Reply::Int(expected), Reply::Int(actual)) if *expected >= 0 && *actual >= 0 => {
@@ -133,7 +135,7 @@ fn close(expected: &Reply, actual: &Reply, limit: i64) -> bool {
     }
 }
 
-/// A text that is the same for lists and maps with the same elements.
+/// Renders a reply so that lists and maps with the same elements give the same text.
 pub fn sorted(reply: &Reply) -> String {
     let mut items: Vec<String> = match reply {
         Reply::Array(items) => items.iter().map(sorted).collect(),
@@ -146,7 +148,7 @@ pub fn sorted(reply: &Reply) -> String {
     format!("{items:?}")
 }
 
-/// Puts times and scripts in the place of `{...}`.
+/// Replaces `{...}` placeholders with times and scripts.
 fn fill_in(word: &str) -> String {
     let Some(name) = word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
         return word.to_owned();
@@ -178,7 +180,7 @@ pub fn now_ms() -> i64 {
     i64::try_from(now.as_millis()).expect("a time before the year 292 million")
 }
 
-/// The front of a reply, readable.
+/// Start of a reply, in readable form.
 pub fn printable(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(PRINTED)];
     let rest = bytes.len() - shown.len();
@@ -186,5 +188,6 @@ pub fn printable(bytes: &[u8]) -> String {
     format!("{}{rest}", shown.escape_ascii())
 }
 
-/// A failure shows this much of a reply: the start of a difference, not megabytes of it.
+/// Maximum bytes of a reply in a failure message: enough for the start of a difference, not
+/// megabytes.
 const PRINTED: usize = 600;

@@ -1,4 +1,5 @@
-//! Two proxies in front of the same masters: one of them reaches them over a network that can be made bad.
+//! Two proxies in front of the same masters. One of them reaches them over a network that can be
+//! made bad.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::{Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
 
-/// Three masters, a proxy that reaches them through relays, and one that reaches them directly.
+/// Three masters, one proxy that reaches them through relays, and one that reaches them directly.
 pub struct Stage {
     pub far: Proxy,
     pub near: Proxy,
@@ -16,7 +17,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Both proxies have `flags`. There is none when a plain Redis is the target.
+    /// Starts both proxies with `flags`. Returns `None` if a plain Redis is the target.
     pub fn set(flags: &[&str]) -> Option<Stage> {
         if target_is_plain_redis() {
             return None;
@@ -40,13 +41,13 @@ impl Stage {
         }
     }
 
-    /// The network is as good as new; what it held back is delivered.
+    /// Heals the network; data it held back is delivered.
     pub fn heal(&self) {
         self.relays.iter().for_each(Relay::heal);
     }
 
-    /// Waits until whatever the far proxy had sent, and what it sent when it was answered, has arrived on
-    /// all masters: they have two keys of its that came later.
+    /// Waits until everything the far proxy has sent, including what it sent in response to
+    /// answers, has arrived on all masters. Two of its later keys on all masters prove that.
     pub async fn settled(&self) {
         let client = self.far.connection().await;
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! What a server holds under a key, read from it directly.
+//! State of a key on a server, read directly from it.
 
 use super::side_by_side::sorted;
 use super::{Master, Raw, Reply};
@@ -8,14 +8,14 @@ use super::{Master, Raw, Reply};
 pub struct State {
     pub kind: String,
     pub content: Reply,
-    /// -1 for ever, -2 not there, as `PTTL` has it.
+    /// -1 for a key that never expires, -2 for a missing one, as in `PTTL`.
     pub ttl_ms: i64,
-    /// The Unix time at which the key expires, which does not change while time goes by.
+    /// Unix time at which the key expires, which does not change as time passes.
     pub expires_at_ms: i64,
 }
 
 impl State {
-    /// Over a connection that speaks RESP3, so that a hash comes in pairs.
+    /// Reads the state over a RESP3 connection, so that a hash comes in pairs.
     pub async fn of(key: &str, server: &mut Raw) -> State {
         let kind = server.ask(&["TYPE", key]).await.text();
         let content = match kind.as_str() {
@@ -36,7 +36,7 @@ impl State {
         State::of(key, &mut Raw::connect_resp3(&master.address()).await).await
     }
 
-    /// The same type and the same content, whatever the time to live.
+    /// Whether type and content are the same, whatever the time to live.
     pub fn holds_the_same(&self, other: &State) -> bool {
         let unordered = ["set", "hash"].contains(&self.kind.as_str());
         let same = if unordered {
@@ -47,8 +47,8 @@ impl State {
         self.kind == other.kind && same
     }
 
-    /// Nothing has changed but the time: also the expiry is the same, but for the moment that it
-    /// takes to put a key back.
+    /// Whether only time has passed. The expiry must also be the same, except for the moment that
+    /// it takes to put a key back.
     pub fn is_still(&self, before: &State) -> bool {
         let moved = (self.expires_at_ms - before.expires_at_ms).abs();
         let for_ever = self.expires_at_ms < 0 || before.expires_at_ms < 0;
@@ -56,7 +56,7 @@ impl State {
     }
 }
 
-/// Whether all masters hold the same types and contents under these keys, with the same ends.
+/// Whether all masters hold the same types and contents under these keys, with the same expiries.
 pub async fn all_hold_the_same(masters: &[Master], keys: &[impl AsRef<str>]) -> bool {
     let mut servers = Vec::new();
     for master in masters {
@@ -74,7 +74,7 @@ pub async fn all_hold_the_same(masters: &[Master], keys: &[impl AsRef<str>]) -> 
     true
 }
 
-/// A string as clients see it: masters keep a tag before it.
+/// A string as clients see it, without the tag that masters store before it.
 pub fn less_tag(value: Reply) -> Reply {
     match value {
         Reply::Bulk(value) => Reply::Bulk(token(&value).to_vec()),
@@ -82,7 +82,7 @@ pub fn less_tag(value: Reply) -> Reply {
     }
 }
 
-/// What stands behind the tag of a value that a master keeps; all of a value without one.
+/// Returns the part after the tag of a value stored on a master; the whole value if it has no tag.
 pub fn token(value: &[u8]) -> &[u8] {
     redlock_proxy::decision::lease::attempt::Stored::decode(value).token
 }
@@ -94,5 +94,5 @@ async fn number(server: &mut Raw, request: &[&str]) -> i64 {
     }
 }
 
-/// Less than the padding of any time to live that tests of this use.
+/// Shorter than the padding of any time to live in the tests that use this.
 const MOMENT_MS: i64 = 1000;

@@ -1,11 +1,11 @@
-//! A client that has subscribed, and what it hears.
+//! A subscribed client and the messages it receives.
 
 use super::{Master, Raw, Reply, client, eventually};
 
 /// Both versions of the protocol: messages are arrays in one and pushes in the other.
 pub const PROTOCOLS: [&str; 2] = ["2", "3"];
 
-/// A connection that has subscribed.
+/// A connection with subscriptions.
 pub struct Subscriber {
     pub raw: Raw,
 }
@@ -22,7 +22,7 @@ impl Subscriber {
         subscriber
     }
 
-    /// The same for any other change.
+    /// Sends any other subscription change and waits for its confirmations.
     pub async fn change(&mut self, words: &[&str]) {
         self.raw.send(&super::encode(words)).await;
         for name in &words[1..] {
@@ -31,18 +31,18 @@ impl Subscriber {
         }
     }
 
-    /// The next message: its kind, what it was subscribed by, its channel if that is another, and
-    /// its text.
+    /// Reads the next message: its kind, the subscription it matched, its channel if that differs,
+    /// and its text.
     pub async fn message(&mut self) -> Vec<String> {
         strings(&self.raw.reply().await)
     }
 
-    /// The text of the next message.
+    /// Text of the next message.
     pub async fn text(&mut self) -> String {
         self.message().await.pop().expect("a message has a text")
     }
 
-    /// The texts of all messages until `last` was heard `times` times.
+    /// Texts of all messages until `last` has arrived `times` times.
     pub async fn texts_until(&mut self, last: &str, times: usize) -> Vec<String> {
         let (mut texts, mut heard) = (Vec::new(), 0);
         while heard < times {
@@ -54,7 +54,7 @@ impl Subscriber {
         texts
     }
 
-    /// Fails when a message has come that was not asked for.
+    /// Fails if an unexpected message has arrived.
     pub async fn nothing_more(&mut self) {
         let pong = self.raw.ask(&["PING", "nothing more"]).await;
         let text = match pong {
@@ -65,7 +65,7 @@ impl Subscriber {
     }
 }
 
-/// The elements of a message or confirmation as text, integers too.
+/// Elements of a message or confirmation as text, including integers.
 fn strings(reply: &Reply) -> Vec<String> {
     let Reply::Array(items) = reply else { panic!("{reply:?} is no message") };
     items
@@ -77,13 +77,12 @@ fn strings(reply: &Reply) -> Vec<String> {
         .collect()
 }
 
-/// Publishes past the proxy, and says how many connections of the master heard it.
+/// Publishes directly at the master. Returns how many of its connections received the message.
 pub async fn publish_at(master: &Master, channel: &str, text: &str) -> i64 {
     client::int(&mut master.connection().await, &["PUBLISH", channel, text]).await
 }
 
-/// Waits until there are so many subscriptions, of all connections together, at every one of
-/// `masters`.
+/// Waits until every one of `masters` has this many subscriptions, over all its connections.
 pub async fn subscriptions<'a>(masters: impl Iterator<Item = &'a Master>, expected: usize) {
     for master in masters {
         let direct = master.connection().await;
@@ -99,7 +98,8 @@ pub async fn subscriptions<'a>(masters: impl Iterator<Item = &'a Master>, expect
     }
 }
 
-/// The subscriptions in a `CLIENT LIST`, without those by which proxies tell each other of their masters.
+/// Counts the subscriptions in a `CLIENT LIST`, without those that proxies use to tell each other
+/// about their masters.
 fn count(list: &str) -> usize {
     let clients = list.lines().filter(|client| !client.contains("name=redlock-proxy-watch"));
     let fields = clients.flat_map(str::split_whitespace).filter_map(|field| field.split_once('='));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// A settings file with these users, and with `more` lines.
+/// A settings file with these users and `more` lines.
 pub struct Settings {
     path: PathBuf,
     _directory: TempDir,
