@@ -1,5 +1,5 @@
-//! The processes of one test: masters with clocks and disks of their own, a network before each, and what is
-//! tested in front of them.
+//! The processes of one test: masters with their own clocks and disks, a network in front of each,
+//! and the system under test in front of them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::history::{MILLISECOND, Nanos, Outage, now};
 use crate::support::{Clock, Master, Proxy, Raw, Relay};
 use crate::system::VOTE_TIMEOUT;
 
-/// Whatever is dropped first ends first: proxies, networks, masters.
+/// Fields drop in this order: proxies, networks, masters.
 pub(crate) struct Bed {
     pub(crate) proxies: Vec<Proxy>,
     pub(crate) relays: Vec<Relay>,
@@ -21,7 +21,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// `master_flags` are `redis-server`'s.
+    /// Starts everything. `master_flags` are passed to `redis-server`.
     pub(crate) fn start(
         masters: usize,
         proxies: usize,
@@ -37,7 +37,7 @@ impl Bed {
         bed
     }
 
-    /// The addresses of which a client is given one: of a proxy, or of all masters.
+    /// Addresses that clients may use: one per proxy, or a single route with all masters.
     pub(crate) fn routes(&self) -> Vec<String> {
         if self.proxies.is_empty() {
             return vec![self.addresses().join(",")];
@@ -45,7 +45,7 @@ impl Bed {
         self.proxies.iter().map(|proxy| proxy.address().to_owned()).collect()
     }
 
-    /// Kills a proxy, and returns what its clients will see of it.
+    /// Kills a proxy and starts a new one. Returns the outage that its clients will see.
     pub(crate) fn replace_proxy(&mut self, index: usize) -> Outage {
         let from = now();
         let old = self.proxies.remove(index);
@@ -56,7 +56,7 @@ impl Bed {
         Outage { server, from, until: now() + LONGEST_ORDER }
     }
 
-    /// Whether everything works again: every proxy counts every master's vote.
+    /// Waits until everything works again: every proxy counts every master's vote.
     pub(crate) async fn recovers(&self) {
         let limit = Instant::now() + RECOVERY;
         while !self.is_whole().await {
@@ -65,7 +65,7 @@ impl Bed {
         }
     }
 
-    /// Everything that the proxies have said.
+    /// Logs of all proxies.
     pub(crate) fn logs(&self) -> Vec<Vec<String>> {
         self.proxies.iter().map(Proxy::log).collect()
     }
@@ -91,7 +91,7 @@ impl Bed {
     }
 }
 
-/// Both libraries at once.
+/// Environment that preloads both libraries at once.
 fn environment(clock: &Clock, disk: &Disk) -> Vec<(&'static str, PathBuf)> {
     let mut environment = clock.environment();
     for (name, value) in &mut environment {
@@ -104,8 +104,9 @@ fn environment(clock: &Clock, disk: &Disk) -> Vec<(&'static str, PathBuf)> {
     environment
 }
 
-/// For so long a client may still ask a proxy that is gone: it holds a lock of the longest kind.
+/// How long a client may still ask a proxy that is gone: it may hold a lock with the longest time
+/// to live.
 const LONGEST_ORDER: Nanos = 15_000 * MILLISECOND;
 
-/// A master is admitted again within seconds; a busy machine needs longer.
+/// A master is readmitted within seconds; a busy machine needs longer.
 const RECOVERY: Duration = Duration::from_secs(60);

@@ -1,40 +1,40 @@
-//! Reads a history and says what should not be in it.
+//! Reads a history and reports everything in it that breaks the rules.
 
 use crate::history::{Answer, Call, History, MILLISECOND, Nanos, Operation, Outage};
 use crate::leases::{Lease, Validity, leases};
 
-/// What a system promises.
+/// Promises of a system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) validity: Validity,
-    /// How much longer than asked its masters may keep a key.
+    /// How much longer than requested its masters may keep a key.
     pub(crate) pad: Nanos,
-    /// How its errors may begin.
+    /// Allowed beginnings of its errors.
     pub(crate) errors: &'static [&'static str],
 }
 
-/// What was found, each in words.
+/// Violations found, each described in words.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// A lease began while another token's was valid.
+    /// Leases that began while another token's was valid.
     pub(crate) overlaps: Vec<String>,
-    /// In the middle of a lease its holder was told that there is none.
+    /// Replies that denied a holder's lock in the middle of its lease.
     pub(crate) losses: Vec<String>,
-    /// A key that nobody can hold was refused for long.
+    /// Keys that nobody could hold but that were refused for a long time.
     pub(crate) ghosts: Vec<String>,
-    /// A reply of an unexpected kind.
+    /// Replies of an unexpected kind.
     pub(crate) wrong: Vec<String>,
-    /// No reply.
+    /// Requests without a reply.
     pub(crate) missing: Vec<String>,
-    /// No reply, and the proxy that was asked was stopped or killed.
+    /// Requests without a reply to a proxy that was stopped or killed.
     pub(crate) excused: usize,
     pub(crate) grants: usize,
-    /// The longest time without any grant.
+    /// Longest time without a grant.
     pub(crate) pause: Nanos,
 }
 
 pub(crate) fn check(history: &History, rules: Rules) -> Findings {
-    // The journal hears of them a moment later, not always in this order.
+    // Calls reach the journal a moment later, and not always in order.
     let mut calls = history.calls.clone();
     calls.sort_by_key(|call| call.asked);
     let calls = &calls;
@@ -58,7 +58,8 @@ pub(crate) fn check(history: &History, rules: Rules) -> Findings {
     findings
 }
 
-/// One for each token that came while another's lease was valid, however often it was extended then.
+/// Returns one finding for each token whose lease began while another's was valid, however often it
+/// was extended then.
 fn overlaps(mut leases: Vec<Lease>) -> Vec<String> {
     leases.sort_by(|a, b| (&a.key, a.from).cmp(&(&b.key, b.from)));
     let mut found: Vec<(&str, String)> = Vec::new();
@@ -73,7 +74,8 @@ fn overlaps(mut leases: Vec<Lease>) -> Vec<String> {
     found.into_iter().map(|(_, words)| words).collect()
 }
 
-/// One for each stretch of time in which a key was only refused although nobody held it or might have held it.
+/// Returns one finding for each stretch of time in which a key was only refused although nobody
+/// held it or might have held it.
 fn ghosts(calls: &[Call], pad: Nanos) -> Vec<String> {
     let mut keys: Vec<&str> = calls.iter().map(|call| call.key.as_str()).collect();
     keys.sort_unstable();
@@ -106,7 +108,7 @@ fn ghosts_of(key: &str, calls: &[Call], pad: Nanos) -> Vec<String> {
     found
 }
 
-/// The times in which a key may be held on so many masters that it has to be refused.
+/// Returns the times in which enough masters may hold a key that it must be refused.
 fn may_be_held(calls: &[&Call], pad: Nanos) -> Vec<(Nanos, Nanos)> {
     let mut excuses = Vec::new();
     for call in calls {
@@ -141,7 +143,7 @@ fn grants(calls: &[Call]) -> impl Iterator<Item = &Call> {
     calls.iter().filter(|call| call.operation == Operation::Claim && call.answer == Answer::Yes)
 }
 
-/// The time before the first grant and after the last one counts as well.
+/// Counts the time before the first grant and after the last one as well.
 fn pause(calls: &[Call]) -> Nanos {
     let answered = calls.iter().filter(|call| call.answer != Answer::Unanswered);
     let mut times: Vec<Nanos> = grants(calls).map(|call| call.answered).collect();
@@ -155,10 +157,10 @@ fn describe(call: &Call) -> String {
     format!("{call:?}")
 }
 
-/// A free key that is refused for so long is no split vote.
+/// A free key refused for this long is no split vote.
 const GHOST: Nanos = 2_000 * MILLISECOND;
 
-/// What a system may take to find out that a lock is gone, on a busy machine.
+/// How long a system may take on a busy machine to notice that a lock is gone.
 const AFTERWARDS: Nanos = 1_000 * MILLISECOND;
 
 #[cfg(test)]

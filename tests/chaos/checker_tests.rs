@@ -1,4 +1,4 @@
-//! Histories made by hand: a checker that finds nothing in them proves nothing elsewhere.
+//! Hand-made histories: a checker that finds nothing in them proves nothing elsewhere.
 
 use super::*;
 
@@ -10,7 +10,8 @@ fn who_comes_after_a_lease_has_ended_overlaps_nobody() {
     let calls = [claim("a", 0, 10), claim("b", 1000, 1015), claim("c", 2000, 2020)];
     let calls = calls.to_vec();
     assert!(found(&calls, Validity::FromRequest).overlaps.is_empty());
-    // The proxy promises the whole time from the reply on: the second came too early.
+    // The proxy promises the whole time to live from the reply on, so the second claim came too
+    // early.
     let overlaps = found(&[claim("a", 0, 30), claim("b", 1000, 1015)], PROMISE).overlaps;
     assert_eq!(overlaps.len(), 1, "{overlaps:?}");
 }
@@ -50,7 +51,8 @@ fn other_keys_and_refused_or_unknown_claims_overlap_nothing() {
 
 #[test]
 fn a_reply_that_took_longer_than_a_vote_is_not_counted_from() {
-    // It was under way while its proxy stood still. The masters keep the key from the request on.
+    // The reply was in flight while its proxy stood still. The masters keep the key from the
+    // request on.
     let calls = [claim("a", 0, 5000), claim("b", 4000, 4010)];
     assert!(found(&calls, PROMISE).overlaps.is_empty());
     let calls = [claim("a", 0, 900), claim("b", 1100, 1110)];

@@ -1,4 +1,4 @@
-//! The clients' side: processes in several languages, and tasks in this one.
+//! The clients: processes in several languages, and tasks in this process.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,13 +12,13 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::data::REDISSON_THREADS;
 use crate::rust_client::{Driver, run};
 
-/// What takes locks, or uses data.
+/// A program that takes locks or uses data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Program {
     RedisPy,
-    /// It uses data.
+    /// Uses data.
     RedisPyForData,
-    /// Several clients in one process use its objects.
+    /// Several clients in one process that use Redisson's objects.
     RedissonForData,
     RedlockPy,
     Ioredis,
@@ -26,7 +26,7 @@ pub(crate) enum Program {
     Rslock,
 }
 
-/// Starts them all. They end by themselves when they are told to, or with the set.
+/// Starts all programs. They exit when they are told to, or when the set is dropped.
 pub(crate) fn start(programs: &[Program], journal: SocketAddr) -> JoinSet<Result<(), String>> {
     let mut clients = JoinSet::new();
     for program in programs {
@@ -43,8 +43,8 @@ pub(crate) fn start(programs: &[Program], journal: SocketAddr) -> JoinSet<Result
     clients
 }
 
-/// Waits until `are_there` says that they, as many as it is told, have all begun: the first start of one may have to install
-/// what it needs.
+/// Waits until `are_there` confirms that this many clients have all begun. The first start of a
+/// client may have to install its packages.
 pub(crate) async fn all_present(
     clients: &mut JoinSet<Result<(), String>>,
     are_there: impl Fn(usize) -> bool,
@@ -59,14 +59,14 @@ pub(crate) async fn all_present(
     }
 }
 
-/// Waits until they have ended, and well.
+/// Waits until all clients have ended without an error.
 pub(crate) async fn all_gone(clients: &mut JoinSet<Result<(), String>>) {
     while let Some(ended) = timeout(FAREWELL, clients.join_next()).await.expect("clients end") {
         ended.expect("a client that does not panic").expect("a client that does not fail");
     }
 }
 
-/// What the programs in Java need and is not there.
+/// Returns the first tool that the Java programs need and that is missing.
 pub(crate) async fn java_lacks() -> Option<&'static str> {
     for program in ["javac", "mvn"] {
         let asked = Command::new(program).arg("-version").output().await;
@@ -90,7 +90,7 @@ async fn java(file: &str, journal: SocketAddr) -> Result<(), String> {
     process(&["java", "program", "redisson-4"], file, &[&threads], journal).await
 }
 
-/// Runs a program with the packages that `tests/clients` has pinned.
+/// Runs a program with the packages pinned in `tests/clients`.
 async fn process(
     with: &[&str],
     file: &str,
@@ -108,7 +108,7 @@ async fn process(
     if output.status.success() { Ok(()) } else { Err(format!("{file}: {complaints}")) }
 }
 
-/// Long enough for packages to be fetched.
+/// Long enough to download packages.
 const INSTALLATION: Duration = Duration::from_secs(600);
 
 /// Longer than a client holds a lock and waits for a reply.

@@ -1,5 +1,6 @@
-//! Data instead of locks: clients count, exchange values, queue, hold permits and change two keys at once while the same
-//! faults strike. One server must have been able to tell them what they were told.
+//! Chaos for data instead of locks: clients count, exchange values, queue, hold permits and change
+//! two keys at once while the same faults strike. The answers they get must be possible for one
+//! server.
 
 pub(crate) mod client;
 pub(crate) mod desk;
@@ -26,7 +27,7 @@ use findings::{Findings, find};
 use ledger::Ledger;
 use object::{Answer, Call, Kind};
 
-/// What holds the data.
+/// System that holds the data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Front {
     TwoProxies,
@@ -38,7 +39,7 @@ pub(crate) enum Front {
 impl Front {
     pub(crate) const ALL: [Front; 3] = [Front::TwoProxies, Front::ThreeProxies, Front::Redis];
 
-    /// For people.
+    /// Name for readers of the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Front::TwoProxies => "two proxies",
@@ -60,17 +61,17 @@ impl Front {
     }
 }
 
-/// Who uses which objects.
+/// A set of clients and the objects they use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cast {
-    /// Seven clients in Rust and two with redis-py use what any client can.
+    /// Seven clients in Rust and two with redis-py, on objects that any client can use.
     Plain,
-    /// Six threads of one process use Redisson's own objects.
+    /// Six threads of one process, on Redisson's own objects.
     Redisson,
 }
 
 impl Cast {
-    /// For people.
+    /// Name for readers of the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Cast::Plain => "data",
@@ -85,7 +86,7 @@ impl Cast {
         }
     }
 
-    /// So many that there is mostly somebody at each object, and often two.
+    /// Number of clients: enough that each object mostly has one at work, and often two.
     fn clients(self) -> usize {
         match self {
             Cast::Plain => 9,
@@ -93,7 +94,7 @@ impl Cast {
         }
     }
 
-    /// Those that are no tasks in Rust.
+    /// Clients that are not tasks in this process.
     fn programs(self) -> &'static [Program] {
         match self {
             Cast::Plain => &[Program::RedisPyForData; 2],
@@ -115,12 +116,12 @@ pub(crate) struct Phase {
     pub(crate) cast: Cast,
     pub(crate) front: Front,
     pub(crate) fault: Fault,
-    /// Faults follow each other for so long, and until each has happened once.
+    /// Minimum duration. Faults strike in turn for this long, and until each has happened once.
     pub(crate) lasting: Duration,
     pub(crate) seed: u64,
 }
 
-/// What came of it.
+/// Result of a phase.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) findings: Findings,
@@ -130,7 +131,7 @@ pub(crate) struct Outcome {
 }
 
 impl Phase {
-    /// Runs it, and tells what came of it.
+    /// Runs the phase, prints the outcome and returns it.
     pub(crate) async fn seen(&self) -> Outcome {
         let outcome = self.run().await;
         let Phase { cast, front, fault, seed, .. } = self;
@@ -172,7 +173,7 @@ impl Phase {
 }
 
 impl Outcome {
-    /// All that was said, for who wants to know why.
+    /// Everything that was asked and answered, for finding the cause of a failure.
     pub(crate) fn history(&self) -> String {
         let books = self.ledger.books();
         let mut text = format!("{:#?}\n{:#?}\n{:#?}\n", self.findings, books.outages, self.logs);
@@ -191,7 +192,7 @@ impl Outcome {
     }
 }
 
-/// Reads every object after all faults, and names those that give no answer.
+/// Reads every object after all faults, and returns those that give no answer.
 async fn look_at_all(ledger: &Ledger) -> Vec<String> {
     let objects = ledger.books().objects.len();
     let mut client = Client::default();
@@ -209,7 +210,7 @@ async fn look_at_all(ledger: &Ledger) -> Vec<String> {
     mute
 }
 
-/// Why there is no answer.
+/// Reads one object. Returns the reason if there is no answer.
 async fn look_at(ledger: &Ledger, client: &mut Client, object: usize) -> Option<String> {
     let order = ledger.look_at(0, object);
     let answer = client.ask(&order).await;
@@ -220,7 +221,7 @@ async fn look_at(ledger: &Ledger, client: &mut Client, object: usize) -> Option<
     Some(format!("{} is read after all faults, and: {answer:?}", order.commands[0].join(" ")))
 }
 
-/// Those keys of which masters do not come to hold the same.
+/// Returns the keys on which the masters do not converge.
 async fn keys_that_differ(ledger: &Ledger, bed: &Bed) -> Vec<String> {
     let mut keys: Vec<String> =
         ledger.books().objects.iter().flat_map(|object| object.keys.clone()).collect();
@@ -241,11 +242,11 @@ async fn keys_that_differ(ledger: &Ledger, bed: &Bed) -> Vec<String> {
     Vec::new()
 }
 
-/// As many clients. Those that ask the same proxy share one Redisson.
+/// Number of Redisson clients. Those that ask the same proxy share one Redisson instance.
 pub(crate) const REDISSON_THREADS: usize = 6;
 
 /// Longer than a client waits for a connection and a reply.
 const FAREWELL: Duration = Duration::from_secs(60);
 
-/// What was missed is made up for within seconds; a busy machine needs longer.
+/// Missed writes are made up for within seconds; a busy machine needs longer.
 const RECOVERY: Duration = Duration::from_secs(30);

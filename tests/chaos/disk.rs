@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// See the module. It adds nothing until it is told to.
+/// A disk with adjustable latency. It adds none at first.
 pub(crate) struct Disk {
     directory: TempDir,
 }
@@ -27,11 +27,11 @@ impl Disk {
         disk
     }
 
-    /// From now on everything that has to be on the disk takes so much longer.
+    /// Delays every sync to disk by this much from now on.
     pub(crate) fn delay(&self, delay: Duration) {
         let mut file = std::fs::OpenOptions::new();
         let file = file.create(true).truncate(false).write(true).open(self.path("setting"));
-        // In place, because processes have mapped it.
+        // Written in place, because processes have mapped the file.
         let ms = delay.as_secs_f64() * 1e3;
         file.and_then(|file| file.write_all_at(&ms.to_ne_bytes(), 0)).expect("a temporary file");
     }

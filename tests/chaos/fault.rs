@@ -1,4 +1,4 @@
-//! What goes wrong, and how a table calls it.
+//! Kinds of faults, and their names in tables.
 
 use crate::orders::{Habits, USUAL};
 use crate::system::System;
@@ -7,7 +7,7 @@ use crate::system::System;
 pub(crate) enum Fault {
     Calm,
     RestartEmpty,
-    /// While the lock stands on a bare majority: a third master was away when it was taken.
+    /// Strikes while the lock stands on a bare majority: a third master was away when it was taken.
     RestartEmptyBare,
     RestartEverysec,
     RestartAlways,
@@ -23,7 +23,7 @@ pub(crate) enum Fault {
     MaxMemory,
     Flush,
     FlushBare,
-    /// Those before it, in changing order.
+    /// The faults before this one, in changing order.
     Mixed,
     ClockRate,
     ClockStep,
@@ -32,7 +32,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// In the order of the table.
+    /// All faults, in the order of the table.
     pub(crate) const ALL: [Fault; 22] = [
         Fault::Calm,
         Fault::RestartEmpty,
@@ -58,7 +58,7 @@ impl Fault {
         Fault::Sleepers,
     ];
 
-    /// For people.
+    /// Name for readers of the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Fault::Calm => "none",
@@ -86,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// Whether there is something that can suffer it.
+    /// Whether this fault can affect the system.
     pub(crate) fn concerns(self, system: System) -> bool {
         match self {
             Fault::StopProxy | Fault::KillProxy => system == System::Proxies,
@@ -95,23 +95,24 @@ impl Fault {
         }
     }
 
-    /// The same, where clients have no locks that could end.
+    /// Whether it can affect a system that holds data, where clients have no locks that could
+    /// expire.
     pub(crate) fn concerns_data(self, system: System) -> bool {
         self != Fault::Sleepers && self.concerns(system)
     }
 
-    /// Whether a third master is away first, so that what is done stands on two of three.
+    /// Whether a third master is away first, so that operations stand on two of three.
     pub(crate) fn is_bare(self) -> bool {
         matches!(self, Fault::RestartEmptyBare | Fault::ClockStepBare | Fault::FlushBare)
     }
 
-    /// What happens one after the other, before it begins again.
+    /// Faults to strike in turn, before starting over.
     pub(crate) fn deck(self, concerns: impl Fn(Fault) -> bool) -> Vec<Fault> {
         let all = if self == Fault::Mixed { MIXED.to_vec() } else { vec![self] };
         all.into_iter().filter(|fault| concerns(*fault)).collect()
     }
 
-    /// How masters are started.
+    /// Flags for `redis-server`.
     pub(crate) fn master_flags(self) -> &'static [&'static str] {
         match self {
             Fault::RestartEverysec => &["--appendonly", "yes", "--appendfsync", "everysec"],
@@ -128,7 +129,7 @@ impl Fault {
     }
 }
 
-/// Whatever needs no other way of starting masters.
+/// Faults that need no special flags for the masters.
 const MIXED: [Fault; 13] = [
     Fault::RestartEmpty,
     Fault::RestartEmptyBare,

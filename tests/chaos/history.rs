@@ -1,4 +1,4 @@
-//! What the clients of a test have asked, and what they were told.
+//! Requests of a test's clients and the answers they got.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,11 +9,11 @@ pub(crate) type Nanos = u64;
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) calls: Vec<Call>,
-    /// Proxies that were stopped or killed: their clients may wait in vain.
+    /// Proxies that were stopped or killed. Their clients may wait in vain.
     pub(crate) outages: Vec<Outage>,
 }
 
-/// One request of one client, in the order in which they were asked.
+/// One request of one client. A history keeps them in the order in which they were sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) client: usize,
@@ -21,10 +21,10 @@ pub(crate) struct Call {
     pub(crate) operation: Operation,
     pub(crate) key: String,
     pub(crate) token: String,
-    /// The time to live that it asks for.
+    /// Requested time to live.
     pub(crate) px: Nanos,
     pub(crate) asked: Nanos,
-    /// When the answer was there. The end of the test if none ever came.
+    /// When the answer arrived. The end of the test if none ever came.
     pub(crate) answered: Nanos,
     pub(crate) answer: Answer,
 }
@@ -40,9 +40,9 @@ pub(crate) enum Operation {
 pub(crate) enum Answer {
     Yes,
     No,
-    /// An error reply, in its words.
+    /// An error reply, with its text.
     Error(String),
-    /// No reply: the connection was closed, or the client's patience was over.
+    /// No reply: the connection was closed, or the client timed out.
     Lost(String),
     /// A reply of a kind that does not belong to the request.
     Odd(String),

@@ -1,5 +1,5 @@
-//! Where the clients of all languages report: it gives them orders, writes down what they ask and are told, and
-//! lets them in to the witness. `clients/README.md` describes the lines.
+//! The journal to which clients in all languages report. It gives them orders, records their
+//! requests and answers, and lets them in to the witness. `clients/README.md` describes the lines.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,22 +12,22 @@ use crate::history::{Answer, Call, History, MILLISECOND, Nanos, Operation, now};
 use crate::orders::{Next, Order, Orders, Standing};
 use crate::witness::{Visit, Witness};
 
-/// Listens until it is dropped.
+/// The journal's listener. It runs until dropped.
 pub(crate) struct Journal {
     pub(crate) address: SocketAddr,
     books: Arc<Mutex<Books>>,
     listener: AbortHandle,
 }
 
-/// All that is known of one test.
+/// Everything known about one test.
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) history: History,
     pub(crate) witness: Witness,
     pub(crate) orders: Orders,
-    /// How many clients have said hello.
+    /// Number of clients that have said hello.
     pub(crate) present: usize,
-    /// What no client should ever say.
+    /// Lines that no client should ever send.
     pub(crate) nonsense: Vec<String>,
 }
 
@@ -78,12 +78,12 @@ async fn attend(stream: TcpStream, mut desk: Desk) {
     }
 }
 
-/// One client's place at the journal.
+/// The journal's side of one client's connection.
 struct Desk {
     books: Arc<Mutex<Books>>,
     standing: Standing,
     order: Option<Order>,
-    /// Where its last call stands in the history.
+    /// Index of its last call in the history.
     call: Option<usize>,
 }
 
@@ -92,7 +92,7 @@ impl Desk {
         Desk { books, standing: Standing::of(client), order: None, call: None }
     }
 
-    /// Takes one line, and answers it if it is a question.
+    /// Handles one line. Returns an answer if the line is a question.
     fn hear(&mut self, line: &str) -> Option<String> {
         let books = Arc::clone(&self.books);
         let mut books = books.lock().expect("nobody panics while writing");
@@ -182,15 +182,15 @@ impl Desk {
 }
 
 impl Drop for Desk {
-    /// Who goes away without a word is not inside any more.
+    /// A client that disconnects without leaving is no longer inside.
     fn drop(&mut self) {
         let Ok(mut books) = self.books.lock() else { return };
         let _ = self.leave(&mut books);
     }
 }
 
-/// What the most careful client relies upon, whatever it asks: the time to live counted from the moment
-/// it asked, less 1 % and 2 ms for clocks that differ.
+/// End of a lease for the most careful client, whatever it asks: the time to live from the moment
+/// of the request, less 1 % and 2 ms for clocks that differ.
 fn certain_end(call: &Call) -> Nanos {
     call.asked + (call.px - call.px / 100).saturating_sub(2 * MILLISECOND)
 }

@@ -1,10 +1,10 @@
-//! What clients may rely upon, worked out from what they asked and were told.
+//! Leases that clients may rely on, derived from their requests and the answers.
 
 use std::collections::HashMap;
 
 use crate::history::{Answer, Call, MILLISECOND, Nanos, Operation};
 
-/// From when on and until when one token holds one key for certain.
+/// The time during which one token certainly holds one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lease {
     pub(crate) key: String,
@@ -14,16 +14,19 @@ pub(crate) struct Lease {
     pub(crate) until: Nanos,
 }
 
-/// How a system tells its clients until when they hold a lock.
+/// A system's rule for when a holder's lock expires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Validity {
-    /// For as long as was asked from the moment of the reply, if that came within so long. The proxy promises it: the
-    /// pad on its masters is at least that long, so a client or a machine that is slow shortens what is
-    /// looked at and accuses nobody falsely.
+    /// The requested time to live counts from the reply, if that came within this limit.
+    ///
+    /// The proxy promises this much because the pad on its masters is at least as long as the
+    /// limit. A slow client or machine therefore shortens the lease that is checked and causes no
+    /// false accusation.
     FromReply(Nanos),
-    /// For as long as was asked from the moment of the request: what a careful client of one Redis takes it for.
+    /// The requested time to live counts from the request: the assumption of a careful client of
+    /// one Redis.
     FromRequest,
-    /// The same, less 1 % and 2 ms, as the text of Redlock has it.
+    /// From the request as well, less 1 % and 2 ms, as the text of Redlock has it.
     Redlock,
 }
 
@@ -39,7 +42,7 @@ impl Validity {
     }
 }
 
-/// All leases, and those calls that tell a holder in the middle of a lease that there is none.
+/// Returns all leases, and the calls whose answers deny a holder's lock in the middle of its lease.
 pub(crate) fn leases(calls: &[Call], validity: Validity) -> (Vec<Lease>, Vec<&Call>) {
     let mut tokens: HashMap<(&str, &str), Vec<Lease>> = HashMap::new();
     let mut lost = Vec::new();
@@ -58,7 +61,8 @@ pub(crate) fn leases(calls: &[Call], validity: Validity) -> (Vec<Lease>, Vec<&Ca
                 until: validity.end(call),
             }),
             (Operation::Claim, _) => (),
-            // Whoever releases a lock, or does not know what an extension made of it, does not rely on it any more.
+            // A client that releases a lock, or does not know the result of an extension, no longer
+            // relies on it.
             (Operation::Release | Operation::Extend, _) => {
                 own.iter_mut().for_each(|lease| lease.until = lease.until.min(call.asked));
             }

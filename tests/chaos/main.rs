@@ -1,5 +1,6 @@
-//! Chaos on real servers: clients in several languages take locks, and others use data, while masters, proxies, networks,
-//! clocks and disks fail. Checkers read what everybody was told.
+//! Chaos on real servers: clients in several languages take locks, and others use data, while
+//! masters, proxies, networks, clocks and disks fail. Checkers then examine the answers that
+//! clients got.
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
 mod bed;
@@ -44,8 +45,8 @@ async fn masters_that_wait_for_their_disks_break_no_promise() {
     keeps_its_promises(Fault::SlowDisk).await;
 }
 
-/// The test of the test: where nobody asks what a server remembers, locks are granted twice, and both the checker
-/// and the witness see it.
+/// The test of the test: without the checks for masters that forget, locks are granted twice, and
+/// both the checker and the witness notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn without_protection_a_master_that_forgets_is_caught() {
     if target_is_plain_redis() {
@@ -76,7 +77,7 @@ async fn data_is_one_servers_whatever_fails() {
     assert!(outcome.findings.answers > 500, "hardly anything was answered");
 }
 
-/// The test of the test: one server that forgets is no one server, and one that does not is one.
+/// The test of the test: a server that forgets is caught, and one that does not forget passes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn data_of_one_redis_that_forgets_is_caught() {
     for (fault, is_caught) in [(Fault::Flush, true), (Fault::RestartAlways, false)] {
@@ -88,8 +89,8 @@ async fn data_of_one_redis_that_forgets_is_caught() {
     }
 }
 
-/// Every cell of the tables, one after the other. `CHAOS_ONLY` names some of them: a part of `SYSTEM: FAULT`. What
-/// everybody said goes into the directory `CHAOS_HISTORIES`, if there is one.
+/// Runs every cell of the tables in turn. `CHAOS_ONLY` selects some of them by a part of `SYSTEM:
+/// FAULT`. The histories go into the directory `CHAOS_HISTORIES`, if set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "takes many minutes: run by make chaos"]
 async fn every_system_under_every_fault() {
@@ -114,14 +115,15 @@ async fn every_system_under_every_fault() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// The same for data. `CHAOS_ONLY` names parts of `data, FRONT: FAULT`.
+/// Runs every cell of the tables for data. `CHAOS_ONLY` matches parts of `data, FRONT: FAULT`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "takes many minutes: run by make chaos"]
 async fn every_data_under_every_fault() {
     data_under_every_fault(Cast::Plain).await;
 }
 
-/// The same for Redisson's own objects. `CHAOS_ONLY` names parts of `Redisson, FRONT: FAULT`.
+/// Runs every cell of the tables for Redisson's own objects. `CHAOS_ONLY` matches parts of
+/// `Redisson, FRONT: FAULT`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "takes many minutes: run by make chaos"]
 async fn every_object_of_redisson_under_every_fault() {
@@ -155,7 +157,8 @@ async fn data_under_every_fault(cast: Cast) {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Shows tables of cells that lasted so long, with this seed, and puts them into the page if that is wanted and they are whole.
+/// Prints tables of cells with this duration and seed. Also writes them into the page if that is
+/// wanted and the tables are complete.
 fn tell(part: Part, tables: &str, (lasting, seed): (Duration, u64), are_whole: bool) {
     println!("{tables}");
     if std::env::var_os("UPDATE_DOCS").is_some() && are_whole {
@@ -178,14 +181,14 @@ fn the_page_of_reliability_has_a_row_for_each_fault() {
     }
 }
 
-/// Each fault of a kind once.
+/// Strikes each fault of a kind once.
 async fn keeps_its_promises(fault: Fault) {
     if target_is_plain_redis() {
         return;
     }
     let outcome = seen(fault.name(), short(fault, seed())).await;
     let broken = outcome.broken_promises();
-    // What was broken comes last, where it is seen when only the end of a long text is kept.
+    // Broken promises come last, because a long text may be cut down to its end.
     assert!(broken.is_empty(), "logs: {:#?}\n{broken:#?}", outcome.logs);
     assert!(outcome.findings.grants > 0, "nobody ever held a lock");
 }
@@ -195,7 +198,7 @@ fn short(fault: Fault, seed: u64) -> Phase {
     Phase { system, fault, lasting, seed }
 }
 
-/// Runs a phase and tells what came of it.
+/// Runs a phase, prints the outcome and returns it.
 async fn seen(name: &str, phase: Phase) -> Outcome {
     let outcome = phase.run().await;
     let findings = &outcome.findings;
@@ -217,5 +220,5 @@ fn seed() -> u64 {
     setting("CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..))
 }
 
-/// Everything else would have to fall into place at once.
+/// A single attempt may fail to show the violation, because several things must coincide.
 const ATTEMPTS: u64 = 10;

@@ -1,4 +1,4 @@
-//! What each client is told to do next. All chance is here, so the programs in other languages stay small.
+//! Orders for the clients. All randomness is here, so the programs in other languages stay small.
 
 use fastrand::Rng;
 
@@ -8,25 +8,26 @@ use crate::history::{Answer, Call, Operation};
 #[derive(Debug)]
 pub(crate) struct Orders {
     random: Rng,
-    /// Where a client may ask: the address of each proxy, or all masters at once for a library that does Redlock.
+    /// Servers that a client may ask: the address of each proxy, or all masters at once for a
+    /// library that does Redlock.
     pub(crate) routes: Vec<String>,
     pub(crate) habits: Habits,
-    /// The habits when nothing else is wanted.
+    /// Default habits.
     pub(crate) usual: Habits,
     pub(crate) ended: bool,
     given: u64,
 }
 
-/// How clients use their locks at the moment.
+/// How clients currently use their locks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
     pub(crate) ttls_ms: &'static [u64],
-    /// Work for as long as this part of the TTL, in hundredths.
+    /// Range of the work time, in hundredths of the TTL.
     pub(crate) hold: (u64, u64),
-    /// Some locks are extended. Not every library can.
+    /// Whether some locks are extended. Not every library can.
     pub(crate) extends: bool,
-    /// Some clients use values again: the same for every attempt after one that failed, for all they do, or the same as
-    /// others. Libraries that draw their own values do not.
+    /// Whether some clients reuse values: for retries after a failed attempt, for everything they
+    /// do, or shared with other clients. Libraries that draw their own values do not.
     pub(crate) repeats: bool,
 }
 
@@ -34,9 +35,10 @@ pub(crate) struct Habits {
 pub(crate) struct Order {
     pub(crate) server: String,
     pub(crate) key: String,
-    /// Whose it is in the history: what is stored, unless others store the same.
+    /// Identity of the holder in the history: the stored value, unless other clients store the
+    /// same.
     pub(crate) token: String,
-    /// What is stored.
+    /// Stored value.
     value: String,
     pub(crate) px_ms: u64,
     hold_ms: u64,
@@ -44,25 +46,25 @@ pub(crate) struct Order {
     release: bool,
 }
 
-/// One client as the orders know it.
+/// One client's state in the orders.
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) client: usize,
-    /// How often it had to look for another server.
+    /// How often it had to switch to another server.
     detours: usize,
     rested: bool,
     last: Option<Order>,
-    /// An attempt of which it does not know what became.
+    /// An attempt whose result it does not know.
     unsettled: Option<Order>,
-    /// How often it had to find another value of its own: a release or an extension that was lost may still be on its way,
-    /// and would end the next lock with that value, or let it end sooner.
+    /// How often it had to change its own value. A lost release or extension may still be on its
+    /// way and would end the next lock with that value, or let it end sooner.
     values: u64,
 }
 
 #[derive(Debug)]
 pub(crate) enum Next {
     Try(Order),
-    /// Release what an attempt may have taken that ended with an error.
+    /// Release a lock that an attempt may have taken although it ended with an error.
     Free(Order),
     Rest(u64),
     End,
@@ -86,8 +88,8 @@ impl Standing {
         }
     }
 
-    /// The value of a client that uses one again and again. The last of four shares it with its like, and leaves its
-    /// locks to their TTL: `cache.add(key, 'true')`.
+    /// The value of a client that reuses one again and again. Every fourth client shares its value
+    /// with others of its kind and leaves its locks to their TTL: `cache.add(key, 'true')`.
     fn value(&self) -> Option<String> {
         match self.client % 4 {
             1 => Some(format!("client-{}-{}", self.client, self.values)),
@@ -103,8 +105,8 @@ impl Orders {
         Orders { random, routes, habits, usual, ended: false, given: 0 }
     }
 
-    /// What a client does after `last`: who was refused waits a little, who was left without an answer goes
-    /// elsewhere and comes back some time later.
+    /// Chooses a client's next step after `last`. A refused client waits a little; a client without
+    /// an answer tries another server and returns some time later.
     pub(crate) fn next(&mut self, standing: &mut Standing, last: Option<&Call>) -> Next {
         if self.ended {
             return Next::End;
@@ -114,7 +116,7 @@ impl Orders {
             let last = last.map(|call| &call.answer);
             match last {
                 Some(Answer::Lost(_)) => standing.detours += 1,
-                // Otherwise all would stay with the proxy that was never down.
+                // Otherwise all clients would stay with the proxy that was never down.
                 _ if self.random.u8(..20) == 0 => standing.detours = 0,
                 _ => {}
             }
@@ -129,7 +131,7 @@ impl Orders {
         next
     }
 
-    /// What many libraries do after an error: release, and try again with the same value.
+    /// Imitates many libraries after an error: release, and try again with the same value.
     fn again(&mut self, standing: &mut Standing) -> Option<Next> {
         let before = standing.unsettled.take().filter(|_| self.habits.repeats)?;
         let server = self.server(standing);
@@ -190,20 +192,21 @@ impl std::fmt::Display for Next {
     }
 }
 
-/// How long a client waits for a reply: longer than a proxy takes for the worst of split votes on a busy machine.
+/// How long a client waits for a reply: longer than a proxy needs for the worst of split votes on a
+/// busy machine.
 pub(crate) const PATIENCE_MS: u64 = 5000;
 
-/// What some clients have all put into their locks.
+/// Value that some clients all put into their locks.
 const SHARED: &str = "true";
 
-/// Few, so that there is always somebody who wants what is held.
+/// Few, so that somebody always wants a held lock.
 const KEYS: usize = 3;
 
 pub(crate) fn keys() -> impl Iterator<Item = String> {
     (0..KEYS).map(|n| format!("key-{n}"))
 }
 
-/// Short enough that locks run out while others wait for them.
+/// Short enough that locks expire while others wait for them.
 pub(crate) const USUAL: Habits =
     Habits { ttls_ms: &[300, 600, 1200], hold: (20, 90), extends: true, repeats: true };
 

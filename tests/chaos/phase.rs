@@ -18,18 +18,18 @@ use crate::system::System;
 pub(crate) struct Phase {
     pub(crate) system: System,
     pub(crate) fault: Fault,
-    /// Faults follow each other for so long, and until each has happened once.
+    /// Minimum duration. Faults strike in turn for this long, and until each has happened once.
     pub(crate) lasting: Duration,
     pub(crate) seed: u64,
 }
 
-/// What came of it.
+/// Result of a phase.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) findings: Findings,
     pub(crate) strikes: usize,
     pub(crate) calls: Vec<Call>,
-    /// What the witness has seen.
+    /// Crowds seen by the witness.
     pub(crate) crowds: usize,
     pub(crate) trespasses: usize,
     pub(crate) nonsense: Vec<String>,
@@ -76,7 +76,7 @@ impl Phase {
 }
 
 impl Outcome {
-    /// Everything that the proxy promises not to let happen and that did, in words.
+    /// Returns everything, in words, that happened although the proxy promises to prevent it.
     pub(crate) fn broken_promises(&self) -> Vec<String> {
         let Findings { overlaps, losses, ghosts, wrong, missing, .. } = &self.findings;
         let found = [overlaps, losses, ghosts, wrong, missing, &self.nonsense];
@@ -86,7 +86,7 @@ impl Outcome {
     }
 }
 
-/// Those keys that are not granted to anybody once everything works again.
+/// Returns the keys that nobody can lock once everything works again.
 async fn keys_nobody_gets(journal: &Journal) -> Vec<String> {
     let healed = now();
     let limit = Instant::now() + GHOST;

@@ -1,4 +1,4 @@
-//! What was seen, as the tables of `docs/reliability.md`.
+//! Results as the tables of `docs/reliability.md`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::phase::Outcome;
 use crate::system::System;
 
-/// One line of what was found under one fault with one system; `None` where there is nothing to suffer it.
+/// Results of one fault with one system; `None` if the fault cannot affect it.
 pub(crate) type Cell<T> = Option<T>;
 
 /// A part of the page.
@@ -35,7 +35,7 @@ impl Part {
     }
 }
 
-/// Puts the tables into the page.
+/// Writes the tables into the page.
 pub(crate) fn write(part: Part, tables: &str, lasting: Duration, seed: u64) {
     let page = page();
     let [begin, end] = part.marks();
@@ -50,7 +50,8 @@ pub(crate) fn page() -> String {
     std::fs::read_to_string(path()).expect("docs/reliability.md")
 }
 
-/// A table of violations and one of what clients got, for the systems in the order of [`System::ALL`].
+/// Renders a table of violations and one of client results, for the systems in the order of
+/// [`System::ALL`].
 pub(crate) fn tables(rows: &[(Fault, Vec<Cell<Outcome>>)]) -> String {
     let names = System::ALL.map(System::name);
     let violations = table("violations under", &names, rows, violations);
@@ -58,7 +59,7 @@ pub(crate) fn tables(rows: &[(Fault, Vec<Cell<Outcome>>)]) -> String {
     format!("{violations}\n{service}")
 }
 
-/// The same of data, of this name, in the order of [`Front::ALL`].
+/// Renders the same tables for data under this name, in the order of [`Front::ALL`].
 pub(crate) fn tables_of_data(data: &str, rows: &[(Fault, Vec<Cell<data::Outcome>>)]) -> String {
     let names = Front::ALL.map(Front::name);
     let violations =
@@ -83,7 +84,7 @@ fn table<T>(
     table
 }
 
-/// `0`, or how many of which kind.
+/// Returns `0`, or the number of violations by kind.
 fn violations(fault: Fault, outcome: &Outcome) -> String {
     let found = &outcome.findings;
     let trespasses = if fault == Fault::Sleepers { outcome.trespasses } else { 0 };
@@ -129,7 +130,7 @@ fn service_of_data(_: Fault, outcome: &data::Outcome) -> String {
     format!("{}, {objects}, {answers}, {open}, {pause_s:.1} s", outcome.strikes.len())
 }
 
-/// What somebody needs to know who compares this with what another machine says.
+/// Facts needed to compare the results with those of another machine.
 fn facts(lasting: Duration, seed: u64) -> String {
     let cores = std::thread::available_parallelism().expect("a number of cores");
     let version = Command::new("redis-server").arg("--version").output().expect("redis-server");

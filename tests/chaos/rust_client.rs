@@ -1,4 +1,5 @@
-//! The client in Rust, over the redis crate or with rslock. It speaks with the journal as the others do.
+//! The client in Rust, over the redis crate or with rslock. It speaks to the journal like the
+//! others.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use tokio::time::sleep;
 use crate::history::now;
 use crate::support::scripts::{EXTEND, RELEASE};
 
-/// Does what the journal orders.
+/// Carries out the journal's orders.
 pub(crate) async fn run(address: SocketAddr, mut driver: Driver) -> Result<(), String> {
     let talk = async {
         let mut journal = Journal::connect(address).await?;
@@ -67,7 +68,7 @@ impl Journal {
         Ok(self.lines.next_line().await?.unwrap_or_default())
     }
 
-    /// Times one request, and says whether the answer was yes.
+    /// Times one request. Returns whether the answer was yes.
     async fn call(
         &mut self,
         operation: &str,
@@ -97,7 +98,7 @@ impl Reply {
     }
 }
 
-/// What a client takes locks with, for each server or set of servers.
+/// The library that takes locks, with its state for each server or set of servers.
 pub(crate) enum Driver {
     RedisCrate(HashMap<String, MultiplexedConnection>),
     Rslock(HashMap<String, LockManager>),
@@ -203,7 +204,8 @@ impl<'a> Lock<'a> {
         self.ask(&words, &Value::Int(1), &Value::Int(0)).await
     }
 
-    /// Sends words over the connection to the server, a new one if need be, and gives it up if no reply comes.
+    /// Sends words over the connection to the server, a new one if need be. Drops the connection if
+    /// no reply comes.
     async fn ask(&mut self, words: &[&str], yes: &Value, no: &Value) -> Reply {
         let Driver::RedisCrate(connections) = self.driver else { unreachable!("rslock") };
         if !connections.contains_key(self.servers) {
@@ -236,7 +238,7 @@ pub(crate) fn failure(error: &RedisError) -> Reply {
     Reply { kind, text }
 }
 
-/// A connection that waits for so long, to be made and for each reply.
+/// Opens a connection with this timeout for connecting and for each reply.
 pub(crate) async fn connect(
     server: &str,
     patience: Duration,
@@ -248,7 +250,7 @@ pub(crate) async fn connect(
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// One attempt at a time, like the other clients.
+/// Makes one attempt per claim, like the other clients.
 fn manager_of(servers: &str) -> LockManager {
     let urls = servers.split(',').map(|server| format!("redis://{server}/")).collect();
     let mut manager = LockManager::new(urls);

@@ -1,4 +1,4 @@
-//! How each fault is made, and undone.
+//! How each fault is caused and undone.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::orders::PATIENCE_MS;
 use crate::support::Reply;
 use crate::traffic::Traffic;
 
-/// Faults follow each other for so long, and until each of the deck has happened once.
+/// Strikes faults in turn for this long, and until each of the deck has happened once.
 pub(crate) async fn strikes(
     mut deck: Vec<Fault>,
     lasting: Duration,
@@ -34,7 +34,7 @@ pub(crate) async fn strikes(
     struck
 }
 
-/// What has happened, to which master if to one, and when.
+/// A past fault, its victim if it hit one master, and its time.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "it is shown with a history")]
 pub(crate) struct Struck {
@@ -44,7 +44,7 @@ pub(crate) struct Struck {
     until: Nanos,
 }
 
-/// One fault, once, on a master that is chosen by lot while somebody would suffer from it.
+/// One fault, once, on a randomly chosen master, at a moment when it would affect clients.
 struct Strike<'a, T> {
     bed: &'a mut Bed,
     traffic: &'a T,
@@ -52,7 +52,7 @@ struct Strike<'a, T> {
     victim: usize,
 }
 
-/// When it returns, the cause is gone. The effect may last.
+/// Strikes once. On return the cause is gone, but the effect may last.
 async fn strike(fault: Fault, bed: &mut Bed, traffic: &impl Traffic, random: &mut Rng) -> Struck {
     let victim = random.usize(..bed.masters.len());
     let mut strike = Strike { bed, traffic, random, victim };
@@ -96,7 +96,7 @@ impl<T: Traffic> Strike<'_, T> {
         }
     }
 
-    /// One master is away while something is done, and back while that is relied on.
+    /// Cuts off one master during an operation, and restores it while clients rely on the result.
     async fn shut_one_out(&mut self) {
         let absent = (self.victim + 1) % self.bed.masters.len();
         self.bed.relays[absent].cut();
@@ -149,7 +149,7 @@ impl<T: Traffic> Strike<'_, T> {
         self.bed.relays[self.victim].heal();
     }
 
-    /// Every master is far away, each by another way. All answer within a vote timeout.
+    /// Delays every master, each by different times. All answer within a vote timeout.
     async fn delay(&mut self) {
         for relay in &self.bed.relays {
             let [there, back] = [(); 2].map(|()| Duration::from_millis(self.random.u64(20..80)));
@@ -180,7 +180,7 @@ impl<T: Traffic> Strike<'_, T> {
         self.bed.disks[self.victim].delay(Duration::ZERO);
     }
 
-    /// One byte is less than any Redis uses.
+    /// Any Redis uses more than one byte.
     async fn fill_memory(&mut self) {
         self.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
         sleep(LASTING).await;
@@ -206,21 +206,21 @@ impl<T: Traffic> Strike<'_, T> {
         sleep(AFTERMATH).await;
     }
 
-    /// Tells the victim something that it has to do.
+    /// Sends the victim a command that must succeed.
     async fn ask(&self, words: &[&str]) {
         let reply = self.bed.masters[self.victim].ask(words).await;
         assert!(!reply.is_error(""), "{words:?}: {reply:?}");
     }
 }
 
-/// Longer than most TTLs, so that what was held when it began is over when it ends.
+/// Longer than most TTLs, so that locks held at the beginning are over at the end.
 const LASTING: Duration = Duration::from_millis(1800);
 
-/// While others may get in.
+/// Time for other clients to get in.
 const AFTERMATH: Duration = Duration::from_millis(1000);
 
-/// A proxy that is not asked for a lock looks at its masters once a second.
+/// A proxy that gets no lock requests checks its masters once a second.
 const UNTIL_SEEN: Duration = Duration::from_millis(2000);
 
-/// The clients have to give up and go elsewhere.
+/// Clients must give up and try another server.
 const LONGER_THAN_PATIENCE: Duration = Duration::from_millis(PATIENCE_MS + 500);

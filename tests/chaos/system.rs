@@ -1,4 +1,4 @@
-//! What is put to the test: the proxy, and what people use instead of it.
+//! Systems under test: the proxy, and the alternatives that people use.
 
 use crate::checker::Rules;
 use crate::clients::Program;
@@ -7,7 +7,7 @@ use crate::leases::Validity;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum System {
-    /// Two proxies before three masters, and clients that know nothing of it.
+    /// Two proxies in front of three masters, with clients that know nothing of Redlock.
     Proxies,
     /// The same clients with one plain Redis.
     Redis,
@@ -21,7 +21,7 @@ impl System {
     pub(crate) const ALL: [System; 4] =
         [System::Proxies, System::Redis, System::Rslock, System::RedlockPy];
 
-    /// For people.
+    /// Name for readers of the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             System::Proxies => "redlock-proxy",
@@ -39,7 +39,7 @@ impl System {
         if self == System::Proxies { 2 } else { 0 }
     }
 
-    /// Its clients. Each is a process, apart from Rust's.
+    /// Clients of the system. Each is a process, except the Rust ones.
     pub(crate) fn programs(self) -> Vec<Program> {
         use Program::{Ioredis, RedisCrate, RedisPy, RedlockPy, Rslock};
         match self {
@@ -59,7 +59,7 @@ impl System {
         self != System::RedlockPy
     }
 
-    /// Whether clients say what is stored. The libraries that do Redlock draw it.
+    /// Whether clients choose the stored value. Libraries that do Redlock draw it themselves.
     pub(crate) fn stores_values(self) -> bool {
         matches!(self, System::Proxies | System::Redis)
     }
@@ -69,7 +69,7 @@ impl System {
             System::Proxies => Rules {
                 validity: Validity::FromReply(VOTE_TIMEOUT_MS * MILLISECOND),
                 pad: PAD_MS * MILLISECOND,
-                // A master's own error is told when it keeps the others from a quorum.
+                // Clients see a master's own error if it keeps the others from a quorum.
                 errors: &["CLUSTERDOWN", "LOADING", "TRYAGAIN", "UNKNOWN", "OOM"],
             },
             System::Redis => Rules {
@@ -77,7 +77,7 @@ impl System {
                 pad: 0,
                 errors: &["LOADING", "OOM", "MISCONF"],
             },
-            // Their errors are their own.
+            // These libraries have their own errors.
             System::Rslock | System::RedlockPy => {
                 Rules { validity: Validity::Redlock, pad: 0, errors: &[""] }
             }
@@ -85,7 +85,7 @@ impl System {
     }
 }
 
-/// Above the default, because the machine that tests is busy with clients, masters and proxies at once.
+/// Above the default, because the test machine runs clients, masters and proxies at once.
 pub(crate) const VOTE_TIMEOUT: &str = "200ms";
 const VOTE_TIMEOUT_MS: u64 = 200;
 

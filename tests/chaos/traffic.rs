@@ -1,4 +1,5 @@
-//! What goes on while faults strike: each strike waits until it would hurt somebody, and tells what it did.
+//! Traffic during faults. Each strike waits until it would affect clients, and reports its effect
+//! to the traffic.
 
 use std::time::Duration;
 
@@ -9,20 +10,21 @@ use crate::journal::Journal;
 use crate::orders::{Habits, PATIENT};
 
 pub(crate) trait Traffic {
-    /// Waits until somebody would suffer from a fault, but not for ever: it comes all the same.
+    /// Waits, up to a limit, until a fault would affect somebody. The fault strikes even after the
+    /// limit.
     async fn is_under_way(&self);
 
-    /// Waits until something has been done that stands only on masters that can be reached now. It will be relied on for some
-    /// seconds.
+    /// Waits until an operation stands only on masters that can be reached now. Clients will rely
+    /// on it for some seconds.
     async fn goes_on_without_the_others(&self);
 
-    /// A fault is over, and what had been prepared for it.
+    /// Marks the end of a fault and of its preparations.
     fn is_let_alone(&self);
 
-    /// Clients of a proxy may wait in vain.
+    /// Records an outage of a proxy, whose clients may wait in vain.
     fn suffers(&self, outage: Outage);
 
-    /// Clients are to ask there.
+    /// Moves clients to these routes.
     fn moves_to(&self, routes: Vec<String>);
 }
 
@@ -38,7 +40,7 @@ impl Traffic for Journal {
             let Habits { extends, repeats, .. } = orders.usual;
             orders.habits = Habits { extends, repeats, ..PATIENT };
         }
-        // What everybody holds has to be taken without them.
+        // All current locks must be taken without the missing masters.
         self.somebody_holds(now(), 2500).await;
     }
 
@@ -57,7 +59,7 @@ impl Traffic for Journal {
 }
 
 impl Journal {
-    /// Waits until somebody has come in who may stay for so many milliseconds more.
+    /// Waits until a client has entered whose lease has at least this many milliseconds left.
     async fn somebody_holds(&self, after: Nanos, left_ms: u64) {
         let limit = Instant::now() + WAIT_FOR_HOLDER;
         while !self.is_held(after, left_ms) && Instant::now() < limit {
@@ -72,5 +74,5 @@ impl Journal {
     }
 }
 
-/// Where nobody can take a lock, the fault comes all the same.
+/// The fault strikes even if nobody can take a lock in this time.
 const WAIT_FOR_HOLDER: Duration = Duration::from_secs(6);

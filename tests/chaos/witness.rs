@@ -1,5 +1,5 @@
-//! What the locks protect: a place where nobody may be beside another. It knows nothing of servers; who comes in
-//! says under which lease, and is looked at in that very moment.
+//! The resource that the locks protect: a place that admits one visitor at a time. It knows nothing
+//! of servers. Visitors state their lease on entry, and the witness checks it at that very moment.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use crate::history::Nanos;
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     inside: HashMap<String, Vec<Visit>>,
-    /// How often two were inside whose leases were both valid.
+    /// How often two visitors with valid leases were inside together.
     pub(crate) crowds: usize,
-    /// How often somebody came in while another was still there whose lease was over: what no lock
-    /// service can prevent.
+    /// How often a visitor entered while another was still inside after its lease was over, which
+    /// no lock service can prevent.
     pub(crate) trespasses: usize,
 }
 
@@ -21,12 +21,12 @@ pub(crate) struct Visit {
     pub(crate) key: String,
     pub(crate) token: String,
     pub(crate) since: Nanos,
-    /// The end of the lease, so far as the visitor can be sure of it.
+    /// End of the lease, as far as the visitor can be sure.
     pub(crate) until: Nanos,
 }
 
 impl Witness {
-    /// Whether the visitor is alone.
+    /// Admits the visitor. Returns whether it is alone.
     pub(crate) fn enter(&mut self, visit: Visit) -> bool {
         let here = self.inside.entry(visit.key.clone()).or_default();
         let valid = |other: &Visit| other.until > visit.since;

@@ -1,4 +1,4 @@
-//! A client over the redis crate, which knows nothing of a proxy.
+//! A client over the redis crate that knows nothing about the proxy.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::ledger::{Ledger, Order};
 use super::object::Answer;
 use crate::rust_client::{self, connect};
 
-/// Its connections, one for each server.
+/// Connections of a client, one for each server.
 #[derive(Default)]
 pub(crate) struct Client(HashMap<String, MultiplexedConnection>);
 
-/// Does what the ledger says, to the end.
+/// Carries out the ledger's orders until the end.
 pub(crate) async fn run(ledger: Ledger, number: usize) {
     let mut client = Client::default();
     while let Some(order) = ledger.order(number) {
@@ -26,7 +26,7 @@ pub(crate) async fn run(ledger: Ledger, number: usize) {
 }
 
 impl Client {
-    /// Over a new connection if need be. One over which no reply comes is given up.
+    /// Sends an order, over a new connection if need be. Drops a connection that gives no reply.
     pub(crate) async fn ask(&mut self, order: &Order) -> Answer {
         let server = &order.server;
         if !self.0.contains_key(server) {
@@ -52,7 +52,7 @@ impl Client {
     }
 }
 
-/// Several commands as a transaction, of which there is one answer: that of `EXEC`.
+/// Sends one command, or several as a transaction, whose one answer is that of `EXEC`.
 async fn send(
     connection: &mut MultiplexedConnection,
     commands: &[Vec<String>],

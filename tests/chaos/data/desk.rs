@@ -1,5 +1,5 @@
-//! Where clients in other languages get their orders from the ledger, and leave their answers. `clients/README.md`
-//! describes the lines.
+//! Gives clients in other languages their orders from the ledger and takes their answers.
+//! `clients/README.md` describes the lines.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::ledger::Ledger;
 use super::object::Answer;
 
-/// Serves the clients with these numbers as they come, until it is dropped.
+/// Serves the clients with these numbers as they connect, until it is dropped.
 pub(crate) async fn open(
     ledger: &Ledger,
     numbers: std::ops::Range<usize>,
@@ -31,7 +31,7 @@ pub(crate) async fn open(
     (address, desks)
 }
 
-/// Who goes away in the middle of a call leaves it open.
+/// A client that leaves in the middle of a call leaves it open.
 async fn serve(stream: TcpStream, ledger: Ledger, number: usize) {
     let _ = stream.set_nodelay(true);
     let (read, mut write) = stream.into_split();

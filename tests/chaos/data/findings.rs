@@ -1,4 +1,4 @@
-//! Reads what clients were told and says what should not be in it.
+//! Reads the answers that clients got and reports everything that breaks the rules.
 
 use super::judges;
 use super::ledger::Books;
@@ -7,33 +7,33 @@ use crate::checker::Rules;
 use crate::history::{Nanos, Outage};
 use crate::support::linearizable::{Doubt, check};
 
-/// What was found, each in words.
+/// Violations found, each described in words.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// No single server can have given all answers about an object.
+    /// Objects whose answers no single server can have given.
     pub(crate) impossible: Vec<String>,
-    /// So much was left open about an object that it would take too long to know.
+    /// Objects with so many open calls that checking them would take too long.
     pub(crate) untold: Vec<String>,
-    /// An error of an unexpected kind.
+    /// Errors of an unexpected kind.
     pub(crate) wrong: Vec<String>,
-    /// No reply.
+    /// Requests without a reply.
     pub(crate) missing: Vec<String>,
-    /// No reply, and the server that was asked was stopped or killed.
+    /// Requests without a reply to a server that was stopped or killed.
     pub(crate) excused: usize,
-    /// An object cannot be read after all faults.
+    /// Objects that cannot be read after all faults.
     pub(crate) mute: Vec<String>,
-    /// Masters hold different things long after all faults.
+    /// Keys on which masters differ long after all faults.
     pub(crate) differing: Vec<String>,
     pub(crate) objects: usize,
     pub(crate) answers: usize,
-    /// How many calls may have been done or not.
+    /// Number of calls that may or may not have taken effect.
     pub(crate) open: usize,
-    /// The longest time without any answer.
+    /// Longest time without an answer.
     pub(crate) pause: Nanos,
 }
 
 impl Findings {
-    /// Looks for an order in which one server can have answered the calls of an object.
+    /// Searches for an order in which one server can have answered the calls of an object.
     fn explain(&mut self, object: &Object) {
         let name = &object.keys[0];
         match check(&object.history(), MOST_WAYS) {
@@ -43,8 +43,8 @@ impl Findings {
         }
     }
 
-    /// Everything that the proxy promises not to let happen and that did. Of some objects so much may be left open that
-    /// nobody knows, but not of many.
+    /// Returns everything that happened although the proxy promises to prevent it. A few objects
+    /// may have too many open calls to be decided, but not many.
     pub(crate) fn broken_promises(&self) -> Vec<String> {
         let Findings { impossible, wrong, missing, mute, differing, untold, .. } = self;
         let untold = if 4 * untold.len() > self.objects { &untold[..] } else { &[] };
@@ -100,7 +100,7 @@ fn excuses(outage: &Outage, call: &Call) -> bool {
     outage.server == call.server && outage.from <= call.answered && call.asked <= outage.until
 }
 
-/// The time before the first answer counts as well.
+/// Counts the time before the first answer as well.
 fn pause<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Nanos {
     let told = calls.clone().filter(|call| is_told(call)).map(|call| call.answered);
     let mut times: Vec<Nanos> = told.chain(calls.map(|call| call.asked).min()).collect();
@@ -112,5 +112,5 @@ fn describe(call: &Call) -> String {
     format!("{call:?}")
 }
 
-/// An ordinary history takes not many more than it has calls.
+/// An ordinary history takes little more than one way per call.
 const MOST_WAYS: usize = 200_000;

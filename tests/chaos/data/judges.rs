@@ -1,4 +1,4 @@
-//! What must not be in the history of an object that depends on the time, which no model of one server has.
+//! Checks for objects that depend on time, which no model of one server covers.
 
 use redis::Value;
 
@@ -8,8 +8,8 @@ use super::server::Operation;
 use crate::checker::{self, Rules};
 use crate::history::{self, History, MILLISECOND, Nanos};
 
-/// Leases of two holders that overlap, a holder who is told in the middle of one that there is none, a free lock that is
-/// refused for long, and fencing tokens that do not rise.
+/// Finds leases of two holders that overlap, holders whose lock is denied in the middle of a lease,
+/// free locks that are refused for long, and fencing tokens that do not rise.
 pub(crate) fn of_a_lock(object: &Object, rules: Rules) -> Vec<String> {
     let key = &object.keys[0];
     let calls = object.calls.iter().filter_map(|call| as_of_a_lock(key, call)).collect();
@@ -45,7 +45,8 @@ fn as_of_a_lock(key: &str, call: &Call) -> Option<history::Call> {
     })
 }
 
-/// One for each grant whose token is not above that of another which was told before it was asked for.
+/// Returns one finding for each grant whose token equals an earlier one or is below one returned
+/// before this grant was requested.
 fn tokens_that_do_not_rise(calls: &[Call]) -> Vec<String> {
     let fenced = calls.iter().filter(|call| is_fenced(call));
     let mut granted: Vec<(&Call, i64)> =
@@ -68,14 +69,16 @@ fn is_fenced(call: &Call) -> bool {
     matches!(called(call), Some(Method::TryLock(Lock::Fenced, _)))
 }
 
-/// A limiter grants no more than its rate in any interval, and refuses nobody unless so many may have been granted in the
-/// interval before. Whoever got no answer may have been granted a permit at any time since. The rate is set once.
+/// Checks that a limiter grants no more than its rate in any interval, and refuses only if that
+/// many may have been granted in the interval before. A request without an answer may have been
+/// granted a permit at any time since. The rate is set once.
 pub(crate) fn of_a_limiter(calls: &[Call]) -> Vec<String> {
     [grants_beyond_the_rate(calls), refusals_without_a_reason(calls), rates_set_twice(calls)]
         .concat()
 }
 
-/// Those that begin an interval in which more were asked for and granted: it takes no account of when within a call.
+/// Returns the grants that begin an interval in which too many requests were both sent and granted.
+/// When within a call the grant happened does not matter.
 fn grants_beyond_the_rate(calls: &[Call]) -> Vec<String> {
     let granted: Vec<&Call> = acquisitions(calls).filter(|call| number(call) == Some(1)).collect();
     let within = |first: &Call| {
@@ -127,7 +130,7 @@ fn number(call: &Call) -> Option<i64> {
 
 const INTERVAL: Nanos = INTERVAL_MS * MILLISECOND;
 
-/// Redisson sends whole milliseconds of a clock that may be set a little at a time.
+/// Redisson sends whole milliseconds of a clock that may be adjusted slightly.
 const TOLERANCE: Nanos = 10 * MILLISECOND;
 
 #[cfg(test)]

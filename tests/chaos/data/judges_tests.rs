@@ -1,4 +1,4 @@
-//! Histories of locks and limiters made by hand, most of which nobody should have.
+//! Hand-made histories of locks and limiters. Most of them must never happen.
 
 use super::super::object::Kind;
 use super::super::redisson::Lock;
@@ -9,7 +9,7 @@ use crate::system::System;
 fn a_lock_that_two_hold_is_found() {
     let first = claims(1, 0, 10, 1);
     assert_eq!(found(&[first.clone(), claims(2, 20, 30, 2)]).len(), 1);
-    // The second one waits for the end of the lease, or the first one goes.
+    // The second claim waits for the end of the lease, or for the release of the first.
     assert!(found(&[first.clone(), claims(2, 600, 900, 2)]).is_empty());
     let gone = unlocks(1, 20, 25, 1);
     assert!(found(&[first.clone(), gone, claims(2, 30, 40, 2)]).is_empty());
@@ -38,7 +38,7 @@ fn tokens_that_do_not_rise_are_found() {
     let then = |token| found(&[claims(1, 0, 10, 7), gone.clone(), claims(2, 30, 40, token)]);
     assert!(then(8).is_empty() && then(20).is_empty());
     assert_eq!((then(7).len(), then(6).len()), (1, 1));
-    // A fair lock tells no token.
+    // A fair lock returns no token.
     let fair = |holder, from| {
         let method = Method::TryLock(Lock::Fair, attempt(holder));
         told(method, from, from + 1, Value::Int(1))
@@ -52,7 +52,7 @@ fn a_limiter_that_grants_too_much_is_found() {
     let then = |call| of_a_limiter(&[&three[..], &[call]].concat());
     assert_eq!(then(acquires(400, 1)).len(), 1);
     assert!(then(acquires(505, 1)).is_empty());
-    // It may have been granted at its end.
+    // The permit may have been granted at the end of the call.
     assert!(then(told(Method::TryAcquireRate, 30, 505, Value::Int(1))).is_empty());
 }
 
@@ -62,7 +62,7 @@ fn a_limiter_that_grants_too_little_is_found() {
     let then = |calls: &[Call]| of_a_limiter(&[&three[..], calls].concat());
     assert!(then(&[acquires(400, 0)]).is_empty());
     assert_eq!(then(&[acquires(600, 0)]).len(), 1);
-    // Those without an answer may have been granted a permit at any time since.
+    // Requests without an answer may have been granted a permit at any time since.
     let open = |from| Call { answer: Answer::Lost("closed".to_owned()), ..acquires(from, 1) };
     assert_eq!(then(&[open(30), open(40), acquires(600, 0)]).len(), 1);
     assert!(then(&[open(30), open(40), open(50), acquires(600, 0)]).is_empty());
@@ -101,7 +101,7 @@ fn attempt(holder: u64) -> Attempt {
     Attempt { holder, wait_ms: 0, lease_ms: 500 }
 }
 
-/// Times are milliseconds.
+/// Times are in milliseconds.
 fn told(method: Method, from: u64, until: u64, value: Value) -> Call {
     Call {
         client: 0,

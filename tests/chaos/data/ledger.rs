@@ -1,4 +1,4 @@
-//! Tells each client what to do next with which object, and writes down what became of it. All chance is here.
+//! Gives each client its next request and object, and records the result. All randomness is here.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,33 +13,33 @@ use crate::history::{Nanos, Outage, now};
 use crate::orders::PATIENCE_MS;
 use crate::traffic::Traffic;
 
-/// One for all clients of a test.
+/// The ledger shared by all clients of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger(Arc<Mutex<Books>>);
 
-/// All that is known of one test.
+/// Everything known about one test.
 #[derive(Debug)]
 pub(crate) struct Books {
     random: Rng,
-    /// Where a client may ask.
+    /// Servers that a client may ask.
     pub(crate) routes: Vec<String>,
-    /// Those used up, too.
+    /// All objects, including those used up.
     pub(crate) objects: Vec<Object>,
-    /// Where in `objects` those stand that are in use, one of each kind.
+    /// Indices in `objects` of those in use, one of each kind.
     in_use: Vec<usize>,
-    /// How often each client had to look for another server.
+    /// How often each client had to switch to another server.
     detours: Vec<usize>,
     pub(crate) outages: Vec<Outage>,
     pub(crate) ended: bool,
     given: u64,
 }
 
-/// What a client is to ask now.
+/// Next request of a client.
 #[derive(Debug, Serialize)]
 pub(crate) struct Order {
     pub(crate) server: String,
     pub(crate) commands: Vec<Vec<String>>,
-    /// Until it comes again, afterwards.
+    /// How long the client pauses afterwards.
     pub(crate) rest_ms: u64,
     pub(crate) patience_ms: u64,
     #[serde(skip)]
@@ -67,7 +67,7 @@ impl Ledger {
         self.0.lock().expect("nobody panics while writing")
     }
 
-    /// What `client` does now; nothing more at the end. It counts as asked from here on.
+    /// Returns the next order of `client`, or `None` at the end. It counts as asked from now on.
     pub(crate) fn order(&self, client: usize) -> Option<Order> {
         let mut books = self.books();
         if books.ended {
@@ -79,7 +79,7 @@ impl Ledger {
         Some(books.give(client, object, operation))
     }
 
-    /// The same of one object, and what shows all of it.
+    /// Returns an order that reads one object completely.
     pub(crate) fn look_at(&self, client: usize, object: usize) -> Order {
         let mut books = self.books();
         let look = books.objects[object].kind.look();
@@ -92,7 +92,7 @@ impl Ledger {
         if matches!(answer, Answer::Lost(_) | Answer::NotSent(_)) {
             books.detours[client] += 1;
         } else if books.random.u8(..20) == 0 {
-            // Otherwise all would stay with the proxy that was never down.
+            // Otherwise all clients would stay with the proxy that was never down.
             books.detours[client] = 0;
         }
         books.objects[order.object].answer(order.call, answered, answer);
@@ -120,7 +120,7 @@ impl Traffic for Ledger {
 }
 
 impl Ledger {
-    /// Waits until so many more questions about each object were answered, but not for ever.
+    /// Waits, up to a limit, until this many more requests about each object have been answered.
     async fn answers(&self, count: usize) {
         let (from, limit) = (now(), Instant::now() + WAIT_FOR_ANSWERS);
         while self.books().answered_since(from) < count && Instant::now() < limit {
@@ -130,7 +130,7 @@ impl Ledger {
 }
 
 impl Books {
-    /// An object in use, with new keys if it has had its time.
+    /// Chooses an object in use, and replaces it by one with new keys if it is used up.
     fn choose(&mut self) -> usize {
         self.given += 1;
         let slot = self.random.usize(..self.in_use.len());
@@ -163,8 +163,8 @@ impl Books {
         Order { server, commands, rest_ms, patience_ms: PATIENCE_MS, object, call }
     }
 
-    /// Whether every client has asked something, and knows what became of it: the first start of one may have to install
-    /// what it needs, and the first call takes long in Java.
+    /// Whether every client has asked something and knows the result. The first start of a client
+    /// may have to install its packages, and the first call takes long in Java.
     pub(crate) fn is_everybody_present(&self) -> bool {
         let calls = || self.objects.iter().flat_map(|object| &object.calls);
         let has_come =
@@ -172,7 +172,7 @@ impl Books {
         (0..self.detours.len()).all(has_come)
     }
 
-    /// How many answers there are to what was asked after a time, of the object in use of which there are fewest.
+    /// Counts the answers to requests sent after `time`, for the object in use that has the fewest.
     fn answered_since(&self, time: Nanos) -> usize {
         let told = |call: &&Call| call.asked > time && matches!(call.answer, Answer::Told(_));
         let count = |at: &usize| self.objects[*at].calls.iter().filter(told).count();
@@ -180,8 +180,8 @@ impl Books {
     }
 }
 
-/// Short enough that every object has mostly one or two at it.
+/// Short enough that each object mostly has one or two clients at work.
 const LONGEST_REST_MS: u64 = 30;
 
-/// Where nothing is answered, the fault comes all the same.
+/// The fault strikes even if nothing is answered in this time.
 const WAIT_FOR_ANSWERS: Duration = Duration::from_secs(6);

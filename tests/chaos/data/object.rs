@@ -1,4 +1,4 @@
-//! One or two keys that clients use together, and all that was said of them.
+//! One or two keys that clients use together, and the history of all requests about them.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Pair,
     /// Two lists.
     Belt,
-    /// Redisson's semaphore, and so on.
+    /// Redisson's semaphore; the kinds below are Redisson's as well.
     Permits,
     Latch,
     Limiter,
@@ -29,15 +29,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Those of any client.
+    /// Kinds for any client.
     pub(crate) const PLAIN: [Kind; 6] =
         [Kind::Counter, Kind::Value, Kind::List, Kind::Semaphore, Kind::Pair, Kind::Belt];
 
-    /// Those of Redisson.
+    /// Redisson's kinds.
     pub(crate) const REDISSON: [Kind; 5] =
         [Kind::Permits, Kind::Latch, Kind::Limiter, Kind::FencedLock, Kind::FairLock];
 
-    /// Keys of which all masters come to hold the same.
+    /// Keys on which all masters must converge.
     fn keys(self, name: String) -> [String; 2] {
         let other = match self {
             Kind::Limiter => format!("{{{name}}}:value"),
@@ -48,7 +48,7 @@ impl Kind {
         [name, other]
     }
 
-    /// What shows all of it.
+    /// Operation that reads the whole object.
     pub(crate) fn look(self) -> Operation {
         match self {
             Kind::Counter | Kind::Value | Kind::Permits | Kind::Latch => Operation::Get,
@@ -61,19 +61,20 @@ impl Kind {
     }
 }
 
-/// See the module. Few clients use it at a time and not for long, so that its history is soon checked.
+/// An object and its history. Few clients use it at a time and not for long, so checking its
+/// history is fast.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) kind: Kind,
     pub(crate) keys: [String; 2],
     pub(crate) calls: Vec<Call>,
-    /// How many of the calls may take effect later, or have.
+    /// Number of calls that may take effect later, or already have.
     open: usize,
-    /// What was read last.
+    /// Value read last.
     seen: String,
-    /// Who may hold a permit.
+    /// Possible holders of a permit.
     holders: VecDeque<String>,
-    /// The same of an object of Redisson.
+    /// Possible holders of a Redisson object.
     pub(crate) locked: Holders,
 }
 
@@ -84,7 +85,7 @@ pub(crate) struct Call {
     pub(crate) server: String,
     pub(crate) operation: Operation,
     pub(crate) asked: Nanos,
-    /// The end of the test if there was no answer.
+    /// End of the test if there was no answer.
     pub(crate) answered: Nanos,
     pub(crate) answer: Answer,
 }
@@ -92,9 +93,9 @@ pub(crate) struct Call {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     Told(Value),
-    /// An error reply, in its words. It may be done, once, at any later time.
+    /// An error reply and its text. The call may take effect, once, at any later time.
     Error(String),
-    /// No reply, which means the same.
+    /// No reply. The call may take effect, as after an error.
     Lost(String),
     /// There was no connection to send it over.
     NotSent(String),
@@ -118,7 +119,7 @@ impl Object {
         self.calls.len() >= MOST_CALLS || self.open >= MOST_OPEN
     }
 
-    /// What a client does with it next. `number` comes once only.
+    /// Chooses a client's next operation. Each `number` is used once only.
     pub(crate) fn next(&mut self, random: &mut Rng, client: usize, number: u64) -> Operation {
         if Kind::REDISSON.contains(&self.kind) {
             return Operation::Redisson(self.locked.next(self.kind, client, number, random));
@@ -149,7 +150,7 @@ impl Object {
         self.holders.pop_front().map_or(Operation::Holders, Operation::GiveBack)
     }
 
-    /// Notes that somebody asks; the answer is a later matter.
+    /// Records a request; its answer follows later.
     pub(crate) fn ask(&mut self, call: Call) -> usize {
         self.calls.push(call);
         self.calls.len() - 1
@@ -179,7 +180,8 @@ impl Object {
         }
     }
 
-    /// What has to be one server's. Looking changes nothing, so a look without an answer says nothing.
+    /// Calls that one server must be able to explain. Reads change nothing, so a read without an
+    /// answer is left out.
     pub(crate) fn history(&self) -> Vec<linearizable::Call<OneRedis, Nanos>> {
         let told = |call: &Call| match &call.answer {
             Answer::Told(value) => Some((call.answered, call.operation.told(value.clone()))),
@@ -200,14 +202,14 @@ impl Object {
             .collect()
     }
 
-    /// How many calls may have been done or not.
+    /// Number of calls that may or may not have taken effect.
     pub(crate) fn open(&self) -> usize {
         self.open
     }
 }
 
-/// Long enough to be there when a deleted key's stamp is dropped.
+/// Long enough for the object to exist when a deleted key's stamp is dropped.
 const MOST_CALLS: usize = 500;
 
-/// Each doubles what a checker has to look at, in the worst case.
+/// In the worst case, each open call doubles the states that a checker must explore.
 const MOST_OPEN: usize = 6;

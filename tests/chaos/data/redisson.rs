@@ -1,4 +1,5 @@
-//! Objects of Redisson, which its own scripts change: what it is called for, and what one server would answer.
+//! Redisson's objects, which its own scripts change: the calls that clients make, and one server's
+//! answers to them.
 //!
 //! Counts are strings on the server, so a plain `GET` shows them as well.
 
@@ -10,7 +11,7 @@ use redis::Value;
 use super::object::{Answer, Kind};
 use super::server::{OneRedis, words, yes_or_no};
 
-/// Calls of Redisson. Each is one script on the server, but for locks that are waited for.
+/// Calls of Redisson. Each is one script on the server, except for waits on locks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Method {
     TrySetPermits,
@@ -22,7 +23,7 @@ pub(crate) enum Method {
     GetCount,
     TrySetRate,
     TryAcquireRate,
-    /// Each has a holder of its own, so that nobody enters a lock twice.
+    /// Every attempt has its own holder, so nobody enters a lock twice.
     TryLock(Lock, Attempt),
     Unlock(Lock, u64),
 }
@@ -33,7 +34,7 @@ pub(crate) enum Lock {
     Fair,
 }
 
-/// A claim that waits for so long, if need be, for a lease of that length.
+/// A claim of a lease of this length that waits this long if need be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Attempt {
     pub(crate) holder: u64,
@@ -42,7 +43,7 @@ pub(crate) struct Attempt {
 }
 
 impl Method {
-    /// An order to the client in Java.
+    /// Encodes the call as an order to the Java client.
     pub(crate) fn words(&self, key: &str) -> Vec<String> {
         let number = |name, number: u64| words([name, key, &number.to_string()]);
         match self {
@@ -75,7 +76,8 @@ impl Method {
         matches!(self, Method::AvailablePermits | Method::GetCount)
     }
 
-    /// What one server makes of it. Locks and limiters depend on the time, and have [judges](super::judges) of their own.
+    /// Applies the call to one server and returns its answer. Locks and limiters depend on time and
+    /// have their own [judges](super::judges).
     pub(crate) fn run(&self, server: &mut OneRedis) -> Value {
         let count = server.count(0);
         let mut put = |count: Option<i64>| server.strings[0] = count.map(|it| it.to_string());
@@ -103,17 +105,18 @@ impl Method {
     }
 }
 
-/// Who may hold a lock: client, server and holder. A lock is given back where it was taken, as Redisson has a name of its
-/// own for each server.
+/// Possible holders of a lock: client, server and holder. A lock is given back where it was taken,
+/// because Redisson uses a different name for each server.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     held: VecDeque<(usize, String, u64)>,
-    /// A limiter has been told its rate.
+    /// Whether a limiter has been given its rate.
     pub(crate) has_rate: bool,
 }
 
 impl Holders {
-    /// What `client` does next with an object of this kind; `number` comes once only.
+    /// Chooses the next call of `client` on an object of this kind. Each `number` is used once
+    /// only.
     pub(crate) fn next(
         &mut self,
         kind: Kind,
@@ -137,7 +140,7 @@ impl Holders {
         }
     }
 
-    /// Some leases are left to end by themselves.
+    /// Chooses the next call on a lock. Some leases are left to expire.
     fn next_of(&mut self, lock: Lock, client: usize, number: u64, random: &mut Rng) -> Method {
         let own = self.held.iter().find(|it| it.0 == client).map(|it| it.2);
         if let Some(holder) = own.filter(|_| random.u8(..10) > 0) {
@@ -148,7 +151,7 @@ impl Holders {
         Method::TryLock(lock, Attempt { holder: number, wait_ms, lease_ms })
     }
 
-    /// Where it has to be asked, if not anywhere.
+    /// Server that must be asked, if the call is bound to one.
     pub(crate) fn server(&self, method: &Method) -> Option<&String> {
         let Method::Unlock(_, holder) = method else { return None };
         self.held.iter().find(|it| it.2 == *holder).map(|it| &it.1)
@@ -167,10 +170,10 @@ impl Holders {
     }
 }
 
-/// Permits of a semaphore, and the count of a latch.
+/// Initial permits of a semaphore and initial count of a latch.
 const AT_FIRST: i64 = 3;
 
-/// So many permits of a limiter are granted within each interval.
+/// Permits that a limiter grants within each interval.
 pub(crate) const RATE: usize = 3;
 pub(crate) const INTERVAL_MS: u64 = 500;
 

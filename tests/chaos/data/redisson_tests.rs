@@ -1,4 +1,5 @@
-//! Histories of Redisson's semaphores and latches made by hand, most of which no single server can have.
+//! Hand-made histories of Redisson's semaphores and latches. Most of them are impossible for a
+//! single server.
 
 use super::super::server::Operation;
 use super::*;
@@ -17,7 +18,7 @@ fn a_permit_that_two_have_is_found() {
     let released = done(Method::Release, 8, 20);
     is_one_servers(&then(&[released.clone(), takes(10, 1), takes(12, 0)]));
     is_found(&then(&[released.clone(), takes(10, 1), takes(12, 1)]));
-    // A permit that was given back and lost.
+    // A permit was given back and then lost.
     is_found(&then(&[released, takes(21, 0)]));
 }
 
@@ -42,12 +43,12 @@ fn a_latch_that_loses_a_count_is_found() {
     is_one_servers(&[set.clone(), counts(2), shown(4, 2), counts(6), counts(8), shown(10, 0)]);
     is_found(&[set.clone(), counts(2), shown(4, 3)]);
     is_found(&[set.clone(), counts(2), counts(4), shown(6, 2)]);
-    // It opens once, and can be set again then, and not before.
+    // A latch opens once. Only then can it be set again.
     let opened = [set.clone(), counts(2), counts(4), counts(6)];
     let again = told(Method::TrySetCount, 8, 9, 1);
     is_one_servers(&[&opened[..], &[again.clone(), shown(10, 3)]].concat());
     is_found(&[&opened[..3], &[again]].concat());
-    // Nobody is below nothing.
+    // The count never drops below zero.
     is_one_servers(&[counts(0), shown(2, 0), told(Method::TrySetCount, 4, 5, 1), shown(6, 3)]);
 }
 

@@ -1,4 +1,4 @@
-//! The keys of one object as one Redis would hold them.
+//! A model of one Redis with the keys of one object.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,20 +7,21 @@ use redis::Value;
 use super::redisson::Method;
 use crate::support::linearizable::Server;
 
-/// What is asked of an object. An object has one key or two.
+/// An operation on an object, which has one key or two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Increment(i64),
     Get,
     Set(String),
     Delete,
-    /// A script that replaces the first value, if it is there, by the second. No value is an empty one.
+    /// A script that replaces the first value by the second if it is there. An empty value means
+    /// none.
     Exchange(String, String),
-    /// Elements and holders of permits are never the same as others.
+    /// Every element, and every holder of a permit, is unique.
     Append(String),
     Pop,
     List,
-    /// A script that takes a permit, of which there are [`PERMITS`].
+    /// A script that takes a permit, out of [`PERMITS`].
     Acquire(String),
     GiveBack(String),
     Holders,
@@ -36,13 +37,13 @@ pub(crate) enum Operation {
     PopMoved,
     /// A transaction.
     ListBoth,
-    /// Of both keys. What nobody reads may stay undecided.
+    /// Asks about both keys. A state that nobody reads may stay undecided.
     Exists,
     Redisson(Method),
 }
 
 impl Operation {
-    /// The commands for it; several make a transaction.
+    /// Commands of the operation; several make a transaction.
     pub(crate) fn commands(&self, [one, other]: &[String; 2]) -> Vec<Vec<String>> {
         match self {
             Operation::Increment(1) => vec![words(["INCR", one])],
@@ -81,7 +82,8 @@ impl Operation {
         }
     }
 
-    /// An answer without what one Redis leaves open: holders come in the order of the seconds in which they came.
+    /// Normalizes details of an answer that one Redis leaves open: it lists holders in the order of
+    /// the seconds in which they arrived.
     pub(crate) fn told(&self, answer: Value) -> Value {
         match answer {
             Value::Array(mut names) if *self == Operation::Holders => {
@@ -93,10 +95,11 @@ impl Operation {
     }
 }
 
-/// How many may hold a permit of a semaphore.
+/// Maximum holders of a semaphore's permits.
 pub(crate) const PERMITS: usize = 2;
 
-/// See [`Operation`]. Which fields there are depends on the kind of the object.
+/// Contents of the model, changed by [`Operation`]s. The fields in use depend on the kind of the
+/// object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct OneRedis {
     pub(super) strings: [Option<String>; 2],

@@ -1,5 +1,5 @@
-//! Histories made by hand, most of which no single server can have: a checker that finds nothing in them proves nothing
-//! elsewhere.
+//! Hand-made histories, most of them impossible for a single server: a checker that finds nothing
+//! in them proves nothing elsewhere.
 
 use super::*;
 use crate::support::linearizable::{self, Doubt, check};
@@ -27,7 +27,7 @@ fn an_element_that_is_popped_twice_or_lost_is_found() {
     is_found(&then(told(Operation::List, 10, 11, Value::Array(Vec::new()))));
     is_found(&then(told(Operation::Pop, 10, 11, Value::Nil)));
     is_one_servers(&then(told(Operation::List, 10, 11, Value::Array(vec![bulk("b")]))));
-    // At the same time as the first pop.
+    // Concurrent with the first pop.
     is_one_servers(&then(told(Operation::Pop, 5, 8, bulk("b"))));
 }
 
@@ -39,7 +39,7 @@ fn a_stale_read_is_found() {
     let (old, new) = (set("old", 0, 1), set("new", 2, 5));
     is_one_servers(&[old.clone(), new.clone(), read("old", 3)]);
     is_found(&[old.clone(), new.clone(), read("old", 6)]);
-    // Who was told the new value makes the old one stale, however long the change goes on.
+    // Once a client has read the new value, the old one is stale, however long the change takes.
     let slow = set("new", 2, 50);
     is_found(&[old.clone(), slow, read("new", 6), read("old", 10)]);
     let deleted = told(Operation::Delete, 6, 7, Value::Int(1));
@@ -76,7 +76,7 @@ fn half_a_transaction_is_found() {
     is_one_servers(&[both.clone(), seen(Value::Nil, Value::Nil, 2)]);
     is_one_servers(&[both.clone(), seen(bulk("1"), bulk("1"), 2)]);
     is_found(&[both, seen(bulk("1"), Value::Nil, 2)]);
-    // Between two lists an element is always in one of them.
+    // A move keeps the element in one of the two lists at every moment.
     let appended = append("a", 0, 1, 1);
     let moved = told(Operation::Move, 2, 5, bulk("a"));
     let nowhere = Value::Array(vec![Value::Array(Vec::new()); 2]);
