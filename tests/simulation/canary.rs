@@ -1,4 +1,5 @@
-//! Clients that want nothing but to be served: with a quorum of masters that are well they must be, at once.
+//! Clients that only check the service: with a quorum of healthy masters, they must be served at
+//! once.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,13 +14,13 @@ use super::world::World;
 /// One vote timeout, the default.
 const DEADLINE: Duration = Duration::from_millis(50);
 
-/// While a master goes out or comes in, its proxy may have to learn of that first.
+/// Deadline while a master joins or leaves, because its proxy may first have to learn of that.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 const PX: Duration = Duration::from_millis(300);
 
-/// Rules 2 and 4 of the promises: with a quorum up, a claim on a free key is granted within one deadline, and
-/// after a release once more. Nobody else uses its keys.
+/// Checks rules 2 and 4 of the promises: with a quorum up, a claim on a free key is granted within
+/// one deadline, and again after a release. No other client uses the canary's keys.
 pub async fn sing(world: Rc<World>, proxy: usize, mut rng: Rng) {
     let mut client = Client::new(&world, proxy, format!("p{proxy}canary"), rng.fork());
     let mut songs = 0;
@@ -43,7 +44,7 @@ pub async fn sing(world: Rc<World>, proxy: usize, mut rng: Rng) {
     }
 }
 
-/// In the end every key can be taken through every proxy.
+/// Checks that in the end every key can be taken through every proxy.
 pub async fn everything_is_free(world: &Rc<World>) {
     for proxy in 0..world.proxies.len() {
         let name = format!("p{proxy}last");
@@ -61,7 +62,8 @@ pub async fn everything_is_free(world: &Rc<World>) {
 }
 
 impl Client {
-    /// Takes a key, gives it back, and takes it again. Says what was wrong with that.
+    /// Takes a key, releases it, and takes it again. Returns a description of what went wrong, if
+    /// anything.
     async fn sing(&mut self, key: &str) -> Result<Result<(), String>, Gone> {
         for _ in 0..2 {
             let (token, asked, version) = (self.token(), Instant::now(), self.version());

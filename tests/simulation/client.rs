@@ -1,4 +1,5 @@
-//! Clients that speak to a proxy as libraries do, and what they may conclude from its answers.
+//! Clients that speak to a proxy as libraries do, and the conclusions that they may draw from its
+//! answers.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,9 +12,9 @@ use super::lua::sha1;
 use super::resp::{Reply, encode_request};
 use super::world::World;
 
-/// As in the documentation of Redis.
+/// The release from Redis's documentation.
 pub const RELEASE: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-/// symfony/lock 3.4: take, or prolong what is one's own.
+/// symfony/lock 3.4: take a lock, or extend one's own.
 pub const ACQUIRE: &str = r#"
             if redis.call("GET", KEYS[1]) == ARGV[1] then
                 return redis.call("PEXPIRE", KEYS[1], ARGV[2])
@@ -23,17 +24,17 @@ pub const ACQUIRE: &str = r#"
                 return 0
             end
         "#;
-/// The same in words that the proxy does not know, so that it runs as a program.
+/// The same in a wording that the proxy does not know, so that it runs as a program.
 pub const PROGRAM: &str = "local held = redis.call('GET', KEYS[1]) \
                        if held and held ~= ARGV[1] then return {0, 'somebody else has it'} end \
                        redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return {1, 'it is yours'}";
 pub const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
                       return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
-/// Longest time to any reply, whatever happens: turns, retries, pauses, and a proxy that is stopped.
+/// Longest time to any reply, whatever happens: turns, retries, pauses, and a stopped proxy.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Errors that tell a client to try again. (`NOSCRIPT` is answered to `EVALSHA` only.)
+/// Errors that tell a client to try again. (`NOSCRIPT` only answers `EVALSHA`.)
 const SENSIBLE: [&str; 4] = ["CLUSTERDOWN", "LOADING", "TRYAGAIN", "UNKNOWN"];
 
 /// The connection is gone: the proxy has died.
@@ -57,19 +58,19 @@ impl Client {
         Self { name, world, rng, proxy, stream: None, received: Vec::new(), tokens: 0 }
     }
 
-    /// The version of the roster that its proxy counts votes by.
+    /// Version of the roster by which its proxy counts votes.
     pub fn version(&self) -> Option<u64> {
         let worker = self.world.proxies[self.proxy].worker()?;
         Some(worker.engine().electorate().roster().version)
     }
 
-    /// From the moment it is sent, the client does not rely on the lock.
+    /// Releases a lock. The client stops relying on the lock as soon as the request is sent.
     pub async fn release(&mut self, key: &str, token: &str) -> Result<Reply, Gone> {
         let held = self.world.journal.held(key, token);
         self.world.journal.gave_up(key, token);
         let reply = self.script(RELEASE, &["1", key, token]).await?;
         if let Reply::Int(done) = reply {
-            // It may have ended before the masters were told.
+            // The lock may have expired before the masters got the request.
             let held = held.filter(|(_, until)| *until > Instant::now());
             self.expect_ours(key, token, held.map(|(since, _)| since), done, "a release");
         }
@@ -77,7 +78,8 @@ impl Client {
         Ok(reply)
     }
 
-    /// `EVALSHA` first, as libraries do, and the text where it is not known.
+    /// Runs a script: sometimes by `EVALSHA` first, as libraries do, and by its text if it is not
+    /// known.
     pub async fn script(&mut self, text: &str, args: &[&str]) -> Result<Reply, Gone> {
         let sha = sha1(text.as_bytes());
         if self.rng.bool() {
@@ -92,7 +94,7 @@ impl Client {
         self.ask(&words).await
     }
 
-    /// A lock that is valid cannot have been lost.
+    /// Checks that a valid lock has not been lost.
     pub fn expect_ours(
         &self,
         key: &str,
@@ -121,7 +123,7 @@ impl Client {
         reply == granted
     }
 
-    /// Rule 3: an answer is one that the request can have, or an error that says what to do.
+    /// Rule 3: an answer either fits the request or is an error that says what to do.
     pub fn expect_sensible(&self, request: &[&str], reply: &Reply, is_fitting: bool) {
         let is_sensible = reply.error_prefix().is_some_and(|prefix| SENSIBLE.contains(&prefix));
         if !is_fitting && !is_sensible {
@@ -130,7 +132,7 @@ impl Client {
         }
     }
 
-    /// One request and its answer.
+    /// Sends one request and returns its answer.
     pub async fn ask(&mut self, words: &[&str]) -> Result<Reply, Gone> {
         self.send(&[words]).await?;
         self.receive(words).await
@@ -194,13 +196,13 @@ impl Client {
         }
     }
 
-    /// The next request goes over a new connection.
+    /// Makes the next request use a new connection.
     pub fn hang_up(&mut self) {
         self.stream = None;
         self.received.clear();
     }
 
-    /// The next request goes through another proxy.
+    /// Makes the next request use another proxy.
     pub fn go_elsewhere(&mut self) {
         self.hang_up();
         self.proxy = (self.proxy + 1) % self.world.proxies.len();

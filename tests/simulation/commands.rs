@@ -1,11 +1,11 @@
-//! What masters answer to commands that are not about keys, and how commands are counted.
+//! The masters' answers to commands that are not about keys, and the counting of commands.
 
 use super::lua::sha1;
 use super::master::{Connection, Master, Process};
 use super::resp::Reply;
 
 impl Master {
-    /// Runs one command of connection `id`, at once and as a whole.
+    /// Runs one command of connection `id` immediately and atomically.
     pub fn execute(&self, id: i64, words: &[Vec<u8>], out: &mut Vec<u8>) {
         let mut process = self.process.borrow_mut();
         let Some(process) = process.as_mut() else { return };
@@ -42,12 +42,13 @@ impl Master {
 
     fn on_keys(&self, process: &mut Process, words: &[Vec<u8>]) -> Reply {
         process.keys.command(self.now_ms(), words).unwrap_or_else(|| {
-            // An answer that the proxy takes for a master's refusal would hide that it is ours.
+            // The proxy would take an error for a refusal by the master, which would hide that the
+            // simulation is incomplete.
             panic!("masters of a simulation do not know {}", words.join(&b' ').escape_ascii())
         })
     }
 
-    /// `MULTI` and `EXEC`: all that came in between, at one moment.
+    /// Handles `MULTI` and `EXEC`. The commands between them run at one moment.
     fn transaction(&self, process: &mut Process, id: i64, name: &str) -> Reply {
         if name == "MULTI" {
             process.connection(id).queue = Some(Vec::new());
@@ -102,7 +103,8 @@ impl Master {
         }
     }
 
-    /// All that anybody asks for, whatever the sections. The uptime is by the wall clock, as in Redis.
+    /// Returns every field that anybody reads, whatever the sections. The uptime is by the wall
+    /// clock, as in Redis.
     fn info(&self, process: &mut Process) -> String {
         let now_ms = self.now_ms();
         let mut info = format!(
@@ -128,8 +130,8 @@ impl Process {
     }
 }
 
-/// `COMMAND GETKEYS` and `COMMAND GETKEYSANDFLAGS` of commands that have one key, or nothing else. Only of changes is anybody
-/// asked for flags.
+/// Answers `COMMAND GETKEYS` and `COMMAND GETKEYSANDFLAGS` for commands with one key or none. Flags
+/// are only requested for writes.
 fn keys_of(words: &[Vec<u8>]) -> Reply {
     let all = ["DEL", "EXISTS", "MGET", "UNLINK"].contains(&&*upper(words, 2));
     let keys = words[3..].iter().take(if all { usize::MAX } else { 1 });
@@ -145,7 +147,7 @@ fn keys_of(words: &[Vec<u8>]) -> Reply {
     })
 }
 
-/// After `MULTI`.
+/// Queues a command after `MULTI`.
 fn queued(process: &mut Process, id: i64, name: &str, words: &[Vec<u8>]) -> Option<Reply> {
     let queue = process.connection(id).queue.as_mut().filter(|_| name != "EXEC")?;
     queue.push(words.to_vec());
@@ -191,7 +193,7 @@ fn client(process: &mut Process, id: i64, words: &[Vec<u8>]) -> Reply {
     }
 }
 
-/// What the proxy reads of it.
+/// The parts that the proxy reads.
 fn clients(process: &Process) -> String {
     let line = |(id, it): (&i64, &Connection)| format!("id={id} name={} db=0\n", it.name);
     process.connections.iter().map(line).collect()

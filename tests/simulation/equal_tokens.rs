@@ -1,4 +1,5 @@
-//! Clients whose token names no attempt: they use one for all attempts at a lock, or share one with everybody.
+//! Clients whose token does not identify an attempt: they use one token for all attempts at a lock,
+//! or share one with all other clients.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,12 +10,12 @@ use tokio::time::{Instant, sleep, timeout};
 use super::client::{Client, Gone, RELEASE};
 use super::resp::Reply;
 
-/// The token of everybody who says `SET lock 1 NX PX`.
+/// Token of all clients that send `SET lock 1 NX PX`.
 const SHARED: &str = "1";
 
 impl Client {
-    /// As redsync and redlock-py: one token for several attempts, through whatever proxy, some of which are given
-    /// back before the next, and some of which are not waited for.
+    /// Locks as redsync and redlock-py do: one token for several attempts, through any proxy. Some
+    /// attempts are released before the next one, and some are abandoned before the answer.
     pub async fn lock_by_retrying(&mut self) -> Result<(), Gone> {
         let (key, token, lease) = (self.key(), self.token(), self.lease());
         for _ in 0..self.rng.u8(2..6) {
@@ -35,7 +36,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the lock was granted while the client had the patience to listen.
+    /// Claims a lock with limited patience. Returns whether it was granted within that time.
     async fn claim_impatiently(&mut self, key: &str, token: &str, lease: Duration) -> bool {
         let patience_ms = if self.rng.bool() { 60_000 } else { self.rng.u64(1..800) };
         let px = lease.as_millis().to_string();
@@ -49,7 +50,7 @@ impl Client {
         }
     }
 
-    /// `SET key 1 NX PX`, given back while the lock is certainly the client's own.
+    /// Sends `SET key 1 NX PX`, and releases the lock while the client certainly still holds it.
     pub async fn lock_with_the_shared_token(&mut self) -> Result<(), Gone> {
         let (key, holder, lease) = (self.key(), self.token(), self.lease());
         let px = lease.as_millis().to_string();
@@ -74,8 +75,8 @@ impl Client {
     }
 }
 
-/// Releases of the shared token that are under way. Nothing tells a lock that is granted meanwhile from the one that
-/// is given back, with one Redis neither, so that nobody relies on it.
+/// Releases of the shared token in progress. A lock granted meanwhile cannot be told from the one
+/// being released, with one Redis neither, so clients do not rely on it.
 #[derive(Default)]
 pub struct Releases(RefCell<BTreeMap<String, UnderWay>>);
 

@@ -1,7 +1,7 @@
-//! What goes wrong, when, and for how long. Everything is made good again.
+//! Faults: kind, time and duration. Every fault is undone.
 //!
-//! Only faults that the proxy promises to bear (`docs/how-it-decides.md`): otherwise a violation would
-//! be no bug.
+//! Includes only faults that the proxy promises to tolerate (`docs/how-it-decides.md`): otherwise a
+//! violation would be no bug.
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,51 +17,52 @@ use super::network::Conditions;
 use super::proxy::Road;
 use super::world::World;
 
-/// Kinds of faults.
+/// Number of kinds of faults.
 pub const KINDS: u8 = 19;
 
-/// Those that are about the clocks of masters.
+/// Kinds that concern the masters' clocks.
 pub const CLOCKS: [u8; 2] = [13, 14];
 
-/// Longest time a proxy is stopped: its clients wait as long for their replies.
+/// Longest time a proxy is stopped. Its clients wait that long for their replies.
 const LONGEST_PROXY_STOP: Duration = Duration::from_secs(4);
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// Nothing gets through between a proxy and a master.
     Partition(usize, usize),
-    /// Nothing gets through in one direction: the master hears the proxy, or the proxy the master.
+    /// Nothing gets through in one direction. Either the master hears the proxy, or the proxy hears
+    /// the master.
     OneWay(usize, usize, Direction),
-    /// A master is cut off from everybody.
+    /// A master is cut off from all proxies.
     Isolation(usize),
     /// All connections between a proxy and a master break.
     Cut(usize, usize),
-    /// Much has to be sent twice.
+    /// Many packets have to be sent twice.
     Loss(usize, usize),
-    /// A master takes its time for each command.
+    /// A master is slow at every command.
     Slowness(usize),
     /// SIGSTOP, and later SIGCONT.
     Stop(usize),
-    /// All masters are stopped together: a busy host.
+    /// All masters are stopped together, as on a busy host.
     Hiccup,
-    /// A process ends, and later another one is started that remembers nothing.
+    /// A process ends, and later another one starts that remembers nothing.
     Restart(usize),
-    /// A process ends, and another one is started with what this one held some time ago.
+    /// A process ends, and another one starts with data that the old one held some time ago.
     OlderVolume(usize),
     /// SIGSTOP for a proxy, and later SIGCONT.
     ProxyStop(usize),
-    /// A proxy ends without farewell, and comes back.
+    /// A proxy dies without warning and comes back.
     ProxyDeath(usize),
     /// A master forgets its scripts.
     ScriptFlush(usize),
-    /// Somebody ends all connections of a master.
+    /// All connections of a master are killed.
     ClientKill(usize),
-    /// Somebody empties a master.
+    /// A master is flushed.
     Flush(usize),
     /// The clock of a master is set.
     ClockStep(usize, i64),
-    /// The clock of a master goes too fast or too slowly.
+    /// The clock of a master runs too fast or too slow.
     ClockRate(usize, f64),
     /// The wall clock of the proxies jumps.
     WallJump(i64),
@@ -73,7 +74,7 @@ enum Direction {
     Back,
 }
 
-/// Goes wrong until the time for that is over, and returns when all is made good.
+/// Causes faults until the time for them is over. Returns once all of them are undone.
 pub async fn haunt(world: Rc<World>, mut rng: Rng) {
     let end = Instant::now() + world.plan.chaos;
     let mut going_on = JoinSet::new();
@@ -124,8 +125,8 @@ impl Fault {
         }
     }
 
-    /// A proxy that trusts masters that are all young (`--cold-start trust`) must not meet a quorum of
-    /// those that have just forgotten everything.
+    /// A proxy that trusts masters that are all young (`--cold-start trust`) must not meet a quorum
+    /// of masters that have just forgotten everything.
     fn is_bearable(&self, world: &World) -> bool {
         match self {
             Self::Restart(master) | Self::OlderVolume(master) => {
@@ -261,7 +262,7 @@ impl Fault {
             Self::Hiccup => world.masters.iter().for_each(|master| master.resume()),
             Self::OlderVolume(master) => world.masters[master].restore(),
             Self::ProxyStop(proxy) => world.proxies[proxy].resume(),
-            // Another fault of the same kind may have done it already.
+            // Another fault of the same kind may have started it already.
             Self::Restart(master) if !world.masters[master].is_running() => {
                 world.masters[master].start();
             }
@@ -272,7 +273,7 @@ impl Fault {
         }
     }
 
-    /// Between whom, as (proxy, master).
+    /// Affected pairs, as (proxy, master).
     fn disturbs(&self, world: &World) -> Vec<(usize, usize)> {
         let (proxies, masters) = (0..world.proxies.len(), 0..world.masters.len());
         match *self {

@@ -1,4 +1,4 @@
-//! What clients do with locks, in the ways that libraries do it.
+//! Ways in which clients of various libraries use locks.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::journal::FOREVER;
 use super::resp::Reply;
 
 impl Client {
-    /// Takes locks and gives them up, in the ways that clients do, until the world wants to end.
+    /// Takes and releases locks in various ways until the world ends.
     pub async fn live(mut self) {
         while !self.world.is_ending() {
             let pause_ms = self.rng.u64(0..self.world.plan.idle_ms);
@@ -34,7 +34,7 @@ impl Client {
         }
     }
 
-    /// `SET NX PX`, perhaps prolonged, perhaps released.
+    /// Takes a lock with `SET NX PX`, and perhaps extends it, perhaps releases it.
     async fn lock(&mut self) -> Result<(), Gone> {
         let (key, token, lease) = (self.key(), self.token(), self.lease());
         let px = lease.as_millis().to_string();
@@ -49,13 +49,13 @@ impl Client {
             self.work(lease).await;
         }
         match self.rng.u8(0..8) {
-            // Its TTL ends it.
+            // Leaves the lock to its TTL.
             0 => Ok(()),
             _ => self.release(&key, &token).await.map(drop),
         }
     }
 
-    /// With one token for all of the client's life: it takes what is free, or prolongs its own.
+    /// Uses one token for the client's whole life: takes a free lock, or extends its own.
     async fn acquire(&mut self, script: &str) -> Result<(), Gone> {
         let (key, token, lease) = (self.key(), self.name.clone(), self.lease());
         let px = lease.as_millis().to_string();
@@ -63,7 +63,7 @@ impl Client {
             let asked = Instant::now();
             let reply = self.script(script, &["1", &key, &token, &px]).await;
             if !matches!(&reply, Ok(reply) if reply.error_prefix().is_none()) {
-                // What it held before may by now be held for the new time, and that may be shorter.
+                // A lock held before may by now have the new time to live, which may be shorter.
                 self.world.journal.gave_up(&key, &token);
             }
             let reply = reply?;
@@ -72,7 +72,8 @@ impl Client {
                 other => other.clone(),
             };
             if self.is_granted(&answer, &Reply::Int(1), &Reply::Int(0)) {
-                // A program's TTL runs from when the masters ran it: it is none that the proxy could pad.
+                // A program's TTL runs from its execution on the masters, so the proxy cannot pad
+                // it.
                 let passed = if script == PROGRAM { asked.elapsed() } else { Duration::ZERO };
                 self.granted(&key, &token, lease.saturating_sub(passed));
                 self.work(lease).await;
@@ -87,7 +88,7 @@ impl Client {
         }
     }
 
-    /// `SETNX`, and then a TTL: what happens in between never ends by itself.
+    /// Sends `SETNX`, and then a TTL. In between, the lock would never expire by itself.
     async fn lock_in_two_steps(&mut self) -> Result<(), Gone> {
         let key = format!("nx-{}", self.rng.u8(0..2));
         let (token, lease) = (self.token(), self.lease());
@@ -100,13 +101,14 @@ impl Client {
         if reply.is_ok() {
             self.granted(&key, &token, FOREVER);
             let px = lease.as_millis().to_string();
-            // It may end after so long whether the client is told so or not.
+            // The lock may expire after this time whether or not the client gets the answer.
             let since = self.world.journal.held_since(&key, &token);
             self.world.journal.gave_up(&key, &token);
             self.prolonged(&key, &token, lease);
             let asked = Instant::now();
             if let Ok(Reply::Int(done)) = self.ask(&["PEXPIRE", &key, &px]).await {
-                // One that is told later than the TTL it asked for may be told that the key has ended by it.
+                // A client whose answer takes longer than the TTL it asked for may find that the
+                // key has expired.
                 let since = since.filter(|_| asked.elapsed() < lease);
                 self.expect_ours(&key, &token, since, done, "PEXPIRE");
                 match done {
@@ -122,7 +124,7 @@ impl Client {
         reply.map(drop)
     }
 
-    /// A lock that may have no end has to be given up, whatever it takes.
+    /// Releases a lock that may never expire, however many attempts it takes.
     async fn release_for_certain(&mut self, key: &str, token: &str) {
         loop {
             match self.release(key, token).await {
@@ -134,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Everything in one write. Replies have to come in the order of the requests.
+    /// Sends several requests in one write. The replies must come in the same order.
     async fn pipeline(&mut self) -> Result<(), Gone> {
         let (key, token) = (self.key(), self.token());
         let requests: [&[&str]; 5] = [
@@ -156,14 +158,14 @@ impl Client {
             };
             self.expect_sensible(request, &reply, is_fitting);
             if at == 0 && reply == Reply::ok() {
-                // For a moment: its release is on its way already.
+                // For a moment only: the release is already on its way.
                 self.granted(&key, &token, Duration::ZERO);
             }
         }
         Ok(())
     }
 
-    /// Sends a claim and goes away: nobody hears the answer.
+    /// Sends a claim and disconnects, so that nobody reads the answer.
     async fn leave_in_the_middle(&mut self) -> Result<(), Gone> {
         let (key, token) = (self.key(), self.token());
         let px = self.lease().as_millis().to_string();

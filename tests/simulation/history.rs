@@ -1,4 +1,5 @@
-//! What clients have asked of registers and been told, and whether one Redis could have told it.
+//! Clients' requests to registers and their answers, and a check that one Redis could have given
+//! those answers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,33 +8,33 @@ use tokio::time::Instant;
 use super::linearizable::{self, Server};
 use super::resp::Reply;
 
-/// What is asked of the registers of one object.
+/// An operation on the registers of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     Increment,
-    /// Both counters of a pair, in a transaction.
+    /// Increments both counters of a pair, in a transaction.
     IncrementBoth,
-    /// Moves one from the first counter of a pair to the second, and tells both.
+    /// Moves one from the first counter of a pair to the second, and returns both.
     Transfer,
     Read,
-    /// Replaces the first value, if it is there, by the second.
+    /// Replaces the first value by the second if it is there.
     Exchange(Vec<u8>, Vec<u8>),
     Append(Vec<u8>),
     Pop,
-    /// A permit, of which there are [`PERMITS`].
+    /// Takes a permit, out of [`PERMITS`].
     Acquire(Vec<u8>),
     GiveBack(Vec<u8>),
-    /// `FLUSHDB`: of all objects.
+    /// `FLUSHDB`, which clears all objects.
     Flush,
 }
 
-/// How many may hold a permit of a semaphore.
+/// Maximum holders of a semaphore's permits.
 pub const PERMITS: usize = 2;
 
-/// One request and its answer; `None`: unknown.
+/// One request and its answer; `None` if unknown.
 pub type Call = linearizable::Call<State, Instant>;
 
-/// What one Redis would hold.
+/// Contents of one Redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     counters: [i64; 2],
@@ -87,10 +88,10 @@ impl Server for State {
     }
 }
 
-/// Says which call cannot be explained, if one Redis could not have answered these.
+/// Checks that one Redis could have given these answers.
 ///
 /// # Errors
-/// In words.
+/// Returns, in words, the call that cannot be explained.
 pub fn check(calls: &[Call]) -> Result<(), String> {
     linearizable::check(calls, usize::MAX).map_err(|doubt| format!("{doubt:?}"))
 }

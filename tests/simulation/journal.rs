@@ -1,4 +1,4 @@
-//! What happened, in order, and what must not have happened.
+//! Events in order, and the rules that they must not break.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -6,31 +6,31 @@ use std::fmt;
 
 use tokio::time::{Duration, Instant};
 
-/// The history of one run.
+/// History of one run.
 pub struct Journal {
     start: Instant,
-    /// Printed as they are written.
+    /// Whether events are printed as they are recorded.
     is_loud: bool,
     lines: RefCell<VecDeque<String>>,
     digest: RefCell<sha1_smol::Sha1>,
     violation: RefCell<Option<String>>,
     holdings: RefCell<BTreeMap<String, Vec<Holding>>>,
-    /// Holders of one key at the same time, where that is not promised to be impossible.
+    /// Numbers of events so far.
     counts: Cell<Counts>,
 }
 
-/// How much has happened.
+/// Numbers of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// What clients have asked.
+    /// Requests by clients.
     pub requests: u64,
-    /// Locks that they were granted.
+    /// Locks granted to clients.
     pub grants: u64,
-    /// Requests to registers, whose histories were checked.
+    /// Requests to registers whose histories were checked.
     pub calls: u64,
 }
 
-/// A client may rely on its lock.
+/// A lock that a client may rely on.
 #[derive(Clone, Debug)]
 struct Holding {
     token: String,
@@ -38,10 +38,10 @@ struct Holding {
     until: Instant,
 }
 
-/// So many of the last events are shown with a violation.
+/// Number of recent events shown with a violation.
 const SHOWN: usize = 120;
 
-/// A lock without an end.
+/// Lease of a lock that never expires.
 pub const FOREVER: Duration = Duration::from_secs(1_000_000);
 
 impl Journal {
@@ -57,7 +57,7 @@ impl Journal {
         }
     }
 
-    /// Something has happened.
+    /// Records an event.
     pub fn note(&self, what: impl fmt::Display) {
         let line = format!("{:>10.3} {what}", self.start.elapsed().as_secs_f64());
         if self.is_loud {
@@ -71,7 +71,7 @@ impl Journal {
         lines.push_back(line);
     }
 
-    /// A rule is broken. The first one counts: what comes later may follow from it.
+    /// Records a broken rule. Only the first one counts, because later ones may follow from it.
     pub fn violation(&self, rule: impl fmt::Display) {
         if self.violation.borrow().is_some() {
             return;
@@ -81,12 +81,12 @@ impl Journal {
         *self.violation.borrow_mut() = Some(format!("{rule}\n{}", lines.join("\n")));
     }
 
-    /// The broken rule, and what happened before.
+    /// Returns the broken rule and the events before it.
     pub fn broken(&self) -> Option<String> {
         self.violation.borrow().clone()
     }
 
-    /// The same for two runs with the same history.
+    /// Digest of the history, equal for two runs with the same history.
     pub fn digest(&self) -> String {
         self.digest.borrow().hexdigest()
     }
@@ -105,13 +105,14 @@ impl Journal {
         self.counts.set(counts);
     }
 
-    /// A lock was granted; see [`Journal::hold`].
+    /// Records a granted lock; see [`Journal::hold`].
     pub fn granted(&self, key: &str, token: &str, lease: Duration) {
         self.count(|counts| counts.grants += 1);
         self.hold(key, token, lease);
     }
 
-    /// From now on a client may rely on `key` for `lease`. Rule 1: nobody else may at the same time.
+    /// Records that a client may rely on `key` for `lease` from now on. Rule 1: no other client may
+    /// do so at the same time.
     pub fn hold(&self, key: &str, token: &str, lease: Duration) {
         let now = Instant::now();
         let mut all = self.holdings.borrow_mut();
@@ -133,19 +134,19 @@ impl Journal {
         }
     }
 
-    /// The client does not rely on it any more.
+    /// Records that the client no longer relies on the lock.
     pub fn gave_up(&self, key: &str, token: &str) {
         if let Some(holdings) = self.holdings.borrow_mut().get_mut(key) {
             holdings.retain(|holding| holding.token != token);
         }
     }
 
-    /// Since when the client has relied on it, if it still may.
+    /// Returns when the client began to rely on the lock, if it still may.
     pub fn held_since(&self, key: &str, token: &str) -> Option<Instant> {
         self.held(key, token).map(|(since, _)| since)
     }
 
-    /// The same, and for how long.
+    /// Returns when the client began to rely on the lock and until when it may, if it still may.
     pub fn held(&self, key: &str, token: &str) -> Option<(Instant, Instant)> {
         let now = Instant::now();
         let all = self.holdings.borrow();

@@ -1,4 +1,4 @@
-//! What one master remembers: values under keys, some of which end.
+//! Memory of one master: values under keys, some of which expire.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use redlock_proxy::catalogue::reserved::{STAMPS, is_reserved};
 use super::resp::Reply;
 use super::values::{self, Value, integer};
 
-/// The keys of one master. They end by that master's own wall clock, which every call is told.
+/// Keys of one master. They expire by that master's own wall clock, which every call receives.
 #[derive(Clone, Debug, Default)]
 pub struct Keyspace {
     keys: BTreeMap<Vec<u8>, Entry>,
-    /// The first end of any key, or an earlier time.
+    /// Earliest expiry of any key, or an earlier time.
     first_end_ms: Option<i64>,
 }
 
@@ -22,7 +22,7 @@ struct Entry {
     ends_ms: Option<i64>,
 }
 
-/// What `SET` was told about time.
+/// Expiry requested by `SET`.
 enum Ends {
     Keep,
     Never,
@@ -32,7 +32,7 @@ enum Ends {
 const SYNTAX: &str = "ERR syntax error";
 
 impl Keyspace {
-    /// Runs a command on keys; `None` when it is none that masters of a simulation know.
+    /// Runs a command on keys. Returns `None` if the simulation's masters do not know it.
     pub fn command(&mut self, now_ms: i64, words: &[Vec<u8>]) -> Option<Reply> {
         let name = words.first()?.to_ascii_uppercase();
         self.end_keys(now_ms);
@@ -51,7 +51,8 @@ impl Keyspace {
             b"DEL" | b"UNLINK" => {
                 Reply::Int(words[1..].iter().filter(|it| self.delete(it)).count() as i64)
             }
-            // Of a key that is not there, and without any bytes: masters say whether they take writes.
+            // For a missing key and an empty value, with which masters report whether they accept
+            // writes.
             b"SETRANGE" if words[3].is_empty() && !self.keys.contains_key(key) => Reply::Int(0),
             b"EXISTS" => {
                 let there = words[1..].iter().filter(|key| self.keys.contains_key(*key)).count();
@@ -78,13 +79,14 @@ impl Keyspace {
         })
     }
 
-    /// Without the keys of clients.
+    /// Drops the clients' keys.
     pub fn only_the_proxies_own(mut self) -> Self {
         self.keys.retain(|key, _| is_reserved(key) && !key.starts_with(STAMPS.as_bytes()));
         self
     }
 
-    /// Key, value and remaining time of everything that has not ended, but what proxies keep for themselves.
+    /// Returns key, value and remaining time of everything that has not expired, except the
+    /// proxies' own keys.
     pub fn all(&mut self, now_ms: i64) -> Vec<(String, String, Option<i64>)> {
         self.end_keys(now_ms);
         let show = |(key, it): (&Vec<u8>, &Entry)| {
@@ -100,7 +102,8 @@ impl Keyspace {
         self.keys.len()
     }
 
-    /// A key is there up to and including its last millisecond (`db.c`, `keyIsExpired`).
+    /// Drops expired keys. A key exists up to and including its last millisecond (`db.c`,
+    /// `keyIsExpired`).
     fn end_keys(&mut self, now_ms: i64) {
         if self.first_end_ms.is_some_and(|end| end < now_ms) {
             self.keys.retain(|_, it| it.ends_ms.is_none_or(|end| now_ms <= end));
@@ -117,7 +120,7 @@ impl Keyspace {
         self.first_end_ms = self.first_end_ms.into_iter().chain(ends_ms).min();
     }
 
-    /// The end of what was there stays.
+    /// Replaces a value and keeps its expiry.
     fn replace(&mut self, key: &[u8], value: Option<Value>) {
         match (value, self.keys.get_mut(key)) {
             (Some(value), Some(entry)) => entry.value = value,
@@ -141,7 +144,7 @@ impl Keyspace {
         }
     }
 
-    /// A string; nothing for anything else.
+    /// Returns a string; nil for any other type.
     fn text(&self, key: &[u8]) -> Reply {
         match self.keys.get(key).map(|it| &it.value) {
             Some(Value::Text(text)) => Reply::Bulk(text.clone()),
@@ -194,7 +197,7 @@ impl Keyspace {
             Ends::At(end) => Some(end),
         };
         self.put(key, Value::Text(value.clone()), ends_ms);
-        // An end that is kept may be now: the key lives until it is over.
+        // A kept expiry may equal the current time: the key lives until that millisecond is over.
         if matches!(ends, Ends::At(end) if end <= now_ms) {
             self.delete(key);
         }
@@ -240,14 +243,14 @@ impl Keyspace {
         let start_ms = if has(b"ABSTTL") { 0 } else { now_ms };
         let ends_ms = (ms > 0).then_some(start_ms + ms);
         self.put(key, value, ends_ms);
-        // It is not even created (`restoreCommand` in `cluster.c`).
+        // The key is not even created (`restoreCommand` in `cluster.c`).
         if ends_ms.is_some_and(|end| end <= now_ms) {
             self.delete(key);
         }
         Reply::ok()
     }
 
-    /// `SCAN cursor [MATCH head*] [COUNT n]`, all in one page, which Redis may do as well.
+    /// `SCAN cursor [MATCH head*] [COUNT n]`, all in one page, as Redis may do too.
     fn scan(&self, words: &[Vec<u8>]) -> Reply {
         let at = words.iter().position(|word| word.eq_ignore_ascii_case(b"MATCH"));
         let pattern = at.and_then(|at| words.get(at + 1)).map_or(&b"*"[..], Vec::as_slice);

@@ -1,5 +1,5 @@
-//! Runs scripts as Redis does: with Lua itself, so that the proxy's scripts are explored and not an
-//! imitation of them.
+//! Runs scripts as Redis does, with Lua itself, so that the simulation explores the proxy's own
+//! scripts and not an imitation.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use mlua::{Function, Lua, MultiValue, Table, Value};
 use super::packing;
 use super::resp::Reply;
 
-/// Lua, and what it has compiled. All masters share it: scripts keep nothing between calls.
+/// Lua and its compiled scripts. All masters share it, because scripts keep nothing between calls.
 pub struct Scripts {
     lua: Lua,
     compiled: HashMap<String, Function>,
 }
 
-/// Raises what failed as the table that Redis raises, and gives scripts the rest of their library.
+/// Raises errors as the table that Redis raises, and gives scripts the rest of their library.
 const LIBRARY: &str = r#"
 local library = {}
 function library.call(...)
@@ -44,7 +44,7 @@ impl Scripts {
         Self { lua, compiled: HashMap::new() }
     }
 
-    /// Whether `text` is Lua.
+    /// Compiles `text`. Returns an error if it is not Lua.
     pub fn compile(&mut self, text: &[u8]) -> Result<String, Reply> {
         let sha = sha1(text);
         if !self.compiled.contains_key(&sha) {
@@ -57,7 +57,7 @@ impl Scripts {
         Ok(sha)
     }
 
-    /// Runs what was compiled; `command` is what `redis.call` does.
+    /// Runs a compiled script; `command` implements `redis.call`.
     pub fn run(
         &self,
         sha: &str,
@@ -94,7 +94,8 @@ pub fn sha1(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).hexdigest()
 }
 
-/// An argument of a command; of numbers as `luaArgsToRedisArgv` in `script_lua.c` has it.
+/// Converts an argument of a command. Numbers are formatted as in `luaArgsToRedisArgv` in
+/// `script_lua.c`.
 fn word(lua: &Lua, value: Value) -> mlua::Result<Vec<u8>> {
     match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
@@ -110,7 +111,7 @@ fn word(lua: &Lua, value: Value) -> mlua::Result<Vec<u8>> {
     }
 }
 
-/// Redis's conversion of a reply (RESP2) to Lua.
+/// Converts a reply (RESP2) to Lua as Redis does.
 fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     let table = |name: &str, text: String| {
         let table = lua.create_table()?;
@@ -131,7 +132,7 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
     }
 }
 
-/// And back: what a script returns.
+/// Converts a script's return value to a reply.
 fn from_lua(value: &Value) -> mlua::Result<Reply> {
     Ok(match value {
         Value::Integer(number) => Reply::Int(*number),

@@ -1,14 +1,14 @@
-//! The whole proxy (sessions, engine, links, timers) in virtual time, before masters and networks that
-//! fail in every way it promises to bear.
+//! The whole proxy (sessions, engine, links, timers) in virtual time, in front of masters and
+//! networks that fail in every way that it promises to tolerate.
 //!
 //! ```text
 //! clients --> proxy 0 --ways--> master 0..N     faults: what goes wrong, and when
 //! clients --> proxy 1 --ways--> master 0..N     journal: what happened, and what must not have
 //! ```
 //!
-//! The proxies are the ones of production: [`redlock_proxy::context::worker::Worker`], handed connections from
-//! simulated networks. Masters keep keys and run the proxy's scripts in Lua itself. All time is virtual
-//! and all chance comes from one seed, so that a run that breaks a rule can be seen again:
+//! The proxies are the production code: [`redlock_proxy::context::worker::Worker`] with connections
+//! from simulated networks. Masters keep keys and run the proxy's scripts in Lua itself. All time
+//! is virtual and all randomness comes from one seed, so a run that breaks a rule can be repeated:
 //!
 //! ```text
 //! make test-sim SIM_SEED=42
@@ -51,17 +51,17 @@ use plan::Plan;
 use tokio::task::LocalSet;
 use world::{Outcome, World};
 
-/// How often a long run tells how far it is: every hundred hours of virtual time.
+/// How often a long run reports its progress: every hundred hours of virtual time.
 const PROGRESS_S: u64 = 360_000;
 
-/// As in the proxy's own process.
+/// The allocator of the proxy's own process.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The seeds of `make test`: crowded minutes, as [`one_of_many`] makes them.
+/// Seeds for `make test`: crowded minutes, as made by [`one_of_many`].
 const SEEDS: [u64; 4] = [0, 2, 4, 8];
 
-/// One whose masters never forget together, so that registers must not either.
+/// A seed whose masters never forget together, so registers must not be lost either.
 const REGISTERS: u64 = 16;
 
 #[test]
@@ -73,7 +73,7 @@ fn no_rule_is_broken_whatever_goes_wrong() {
     }
 }
 
-/// Counters, compare-and-set, queues, semaphores and transactions of two keys.
+/// Covers counters, compare-and-set, queues, semaphores and transactions of two keys.
 #[test]
 fn registers_answer_as_those_of_one_redis() {
     let outcome = simulate(Plan::of(REGISTERS), false);
@@ -89,8 +89,9 @@ fn the_same_seed_has_the_same_history() {
     assert_ne!(once[0].digest, once[1].digest);
 }
 
-/// With the protection off, the classic fault of Redlock: a master is restarted empty, but for its marks, and votes
-/// for somebody else. A checker that did not find it would find nothing.
+/// With the protection off, the simulation must find the classic fault of Redlock: a master
+/// restarts with nothing but its marks and votes for another client. A checker that misses this
+/// would find nothing.
 #[test]
 fn masters_that_forget_and_vote_at_once_are_found_to_break_the_first_rule() {
     let finds = |seed| {
@@ -101,7 +102,8 @@ fn masters_that_forget_and_vote_at_once_are_found_to_break_the_first_rule() {
     assert!((0..20).any(finds), "no seed finds a lock that is held twice");
 }
 
-/// `SIM_SEED` shows one run, with the log of its proxies; else `SIM_HOURS` of virtual time, from `SIM_FROM` on.
+/// `SIM_SEED` repeats one run, with the log of its proxies. Otherwise `SIM_HOURS` of virtual time
+/// run, with seeds from `SIM_FROM` on.
 #[test]
 #[ignore = "takes long: run by make test-sim"]
 fn thousands_of_hours() {
@@ -115,7 +117,7 @@ fn thousands_of_hours() {
     soak(first, Duration::from_secs(3600 * hours));
 }
 
-/// By turns a crowded few minutes and unhurried hours.
+/// Alternates between a few crowded minutes and unhurried hours.
 fn one_of_many(seed: u64) -> Plan {
     if seed.is_multiple_of(2) || std::env::var_os("SIM_CROWDED").is_some() {
         Plan::of(seed)
@@ -124,7 +126,7 @@ fn one_of_many(seed: u64) -> Plan {
     }
 }
 
-/// Runs seed after seed, on all processors, until they make `enough` together.
+/// Runs seed after seed, on all processors, until they have simulated `enough` time together.
 fn soak(first: u64, enough: Duration) {
     let (next, soaked) = (AtomicU64::new(first), Mutex::new(Soaked::default()));
     let work = || {
@@ -145,7 +147,7 @@ fn soak(first: u64, enough: Duration) {
     }
 }
 
-/// What came of many runs.
+/// Combined results of many runs.
 #[derive(Default)]
 struct Soaked {
     simulated: Duration,
@@ -175,7 +177,7 @@ impl Soaked {
     }
 }
 
-/// One run, on a thread of its own: nothing is left of the one before.
+/// Runs one simulation on its own thread, so that nothing is left of the one before.
 fn simulate(plan: Plan, is_loud: bool) -> Outcome {
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -184,7 +186,7 @@ fn simulate(plan: Plan, is_loud: bool) -> Outcome {
             .build()
             .expect("a runtime");
         let outcome = LocalSet::new().block_on(&runtime, World::run(plan, is_loud));
-        // A runtime goes on when one of its tasks has panicked.
+        // A runtime continues after one of its tasks has panicked.
         assert_eq!(PANICS.get(), 0, "no task panics");
         outcome
     };

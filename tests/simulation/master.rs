@@ -1,4 +1,4 @@
-//! A master: a process that can be stopped, killed and started again, with a clock of its own.
+//! A master: a process with its own clock that can be stopped, killed and restarted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,31 +18,31 @@ use super::plan::Plan;
 use super::resp::decode_request;
 use super::socket::Socket;
 
-/// One master, whatever process it runs at the moment.
+/// One master, whatever process it currently runs.
 pub struct Master {
     pub index: usize,
     pub clock: RefCell<WallClock>,
     pub process: RefCell<Option<Process>>,
     pub scripts: Rc<RefCell<Scripts>>,
     rng: RefCell<Rng>,
-    /// What hides that it has forgotten: its id and its marks, when it is one that keeps them.
+    /// Id and marks that hide from proxies that a master has forgotten, for masters that keep them.
     disguise: RefCell<Option<(String, Keyspace)>>,
-    /// What it held when it was backed up.
+    /// Its keys at the last backup.
     volume: RefCell<Option<Keyspace>>,
-    /// It keeps what proves that it remembers, and forgets all else.
+    /// Whether restarts preserve the proof that it remembers, while everything else is forgotten.
     keeps_marks: bool,
     stopped: Cell<bool>,
-    /// Counts the processes that have ended: their connections do nothing more.
+    /// Number of processes that have ended. Their connections do nothing more.
     deaths: Cell<u64>,
-    /// It was continued.
+    /// Notified when the process is resumed.
     continued: Notify,
-    /// How long a command takes.
+    /// Duration of a command.
     pub service: Cell<Duration>,
     calls: RefCell<Option<mpsc::UnboundedSender<Socket>>>,
     running: RefCell<Option<tokio::task::JoinHandle<()>>>,
 }
 
-/// What ends with the process.
+/// State that is lost with the process.
 pub struct Process {
     pub run_id: String,
     pub started_ms: i64,
@@ -53,7 +53,7 @@ pub struct Process {
     last_id: i64,
 }
 
-/// One of its clients.
+/// A connection of one of its clients.
 #[derive(Default)]
 pub struct Connection {
     pub name: String,
@@ -64,7 +64,7 @@ pub struct Connection {
     pub queue: Option<Vec<Vec<Vec<u8>>>>,
 }
 
-/// A clock that need not be right.
+/// A clock that may be wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
     begun: Instant,
@@ -80,7 +80,7 @@ impl WallClock {
         Self { begun: now, at: now, micros, rate, set_back_ms: 0 }
     }
 
-    /// By how much it was set back, all in all: so much longer may keys live.
+    /// Total time by which it was set back. Keys may live this much longer.
     pub fn set_back(&self) -> Duration {
         Duration::from_millis(self.set_back_ms)
     }
@@ -93,7 +93,7 @@ impl WallClock {
         self.micros() / 1000
     }
 
-    /// Sets it by about so much, but never so far that its master must not vote.
+    /// Sets it by about this much, but never so far that its master must not vote.
     pub fn step(&mut self, ms: i64) {
         let right_us = SOME_DAY_US + self.begun.elapsed().as_micros() as i64;
         let wrong_us = self.micros() - right_us;
@@ -106,8 +106,8 @@ impl WallClock {
         *self = Self { at: Instant::now(), micros: self.micros(), rate, ..*self };
     }
 
-    /// Of a master that has just been started. Where clocks differ they may be seconds apart, and go as far apart as the drift
-    /// bound allows.
+    /// Draws the clock of a master that has just started. If clocks differ, they may be seconds
+    /// apart and drift as far as the drift bound allows.
     fn draw(rng: &mut Rng, plan: &Plan) -> Self {
         if plan.clocks_differ {
             let most = (FARTHEST_US as f64 / plan.chaos.as_micros() as f64).min(0.004);
@@ -118,17 +118,18 @@ impl WallClock {
     }
 }
 
-/// What all clocks should show when a run begins.
+/// Correct time at the start of a run.
 const SOME_DAY_US: i64 = 20_000 * 86_400_000_000;
 
-/// By how much a clock may be wrong, and come to be wrong in a run, with which its master votes all the same.
+/// Maximum initial error of a clock, and maximum further error in a run, with which its master
+/// still votes.
 const FARTHEST_US: i64 = FARTHEST_AHEAD_MS * 1000 / 6;
 
-/// How far a clock is from the right one that NTP looks after.
+/// Maximum error of a clock under NTP.
 const DISCIPLINED_US: i64 = 1_000;
 
 impl Master {
-    /// A master that has been running for `age`.
+    /// Creates a master that has been running for `age`.
     pub fn new(
         index: usize,
         mut rng: Rng,
@@ -186,7 +187,7 @@ impl Master {
         *self.running.borrow_mut() = Some(running);
     }
 
-    /// Ends the process with all it knew, and its connections with it.
+    /// Ends the process. Its memory and connections are lost.
     pub fn kill(&self) {
         let process = self.process.take().filter(|_| self.keeps_marks);
         *self.disguise.borrow_mut() = process.map(|it| (it.run_id, it.keys.only_the_proxies_own()));
@@ -198,13 +199,13 @@ impl Master {
         }
     }
 
-    /// Copies what it holds, marks included.
+    /// Copies its keys, including marks.
     pub fn back_up(&self) {
         let process = self.process.borrow();
         *self.volume.borrow_mut() = process.as_ref().map(|it| it.keys.clone());
     }
 
-    /// Starts a new process with what was backed up last.
+    /// Starts a new process with the last backup.
     pub fn restore(self: &Rc<Self>) {
         self.kill();
         self.start();
@@ -213,18 +214,18 @@ impl Master {
         }
     }
 
-    /// SIGSTOP: the kernel goes on accepting connections and bytes, and nothing is done with them.
+    /// SIGSTOP: the kernel still accepts connections and bytes, but nothing is processed.
     pub fn stop(&self) {
         self.stopped.set(true);
     }
 
-    /// SIGCONT: all that has been received in the meantime is done.
+    /// SIGCONT: everything received meanwhile is processed.
     pub fn resume(&self) {
         self.stopped.set(false);
         self.continued.notify_waiters();
     }
 
-    /// `FLUSHALL`, by somebody.
+    /// `FLUSHALL` by some other client.
     pub fn flush(&self) {
         let now_ms = self.now_ms();
         if let Some(process) = &mut *self.process.borrow_mut() {
@@ -232,7 +233,7 @@ impl Master {
         }
     }
 
-    /// Takes a connection, if anybody listens.
+    /// Accepts a connection, if a process is listening.
     pub fn call(&self, socket: Socket) {
         if let Some(calls) = &*self.calls.borrow() {
             let _ = calls.send(socket);
@@ -276,7 +277,7 @@ impl Master {
         }
     }
 
-    /// Does what was received; false when the connection has been killed meanwhile.
+    /// Processes the received requests. Returns false if the connection was killed meanwhile.
     async fn requests(
         &self,
         (id, deaths): (i64, u64),
@@ -308,8 +309,9 @@ impl Master {
         true
     }
 
-    /// Waits while the process is stopped. When it goes on it looks at all connections in one turn of its
-    /// event loop, in any order. False when the process has ended since there were so many `deaths`.
+    /// Waits while the process is stopped. On resumption it serves all connections in one turn of
+    /// its event loop, in any order. Returns false if the process has ended since `deaths` was
+    /// read.
     async fn gate(&self, deaths: u64) -> bool {
         while self.stopped.get() {
             self.continued.notified().await;

@@ -1,8 +1,8 @@
 //! The network between one proxy and one master: how long bytes take, and when they do not arrive.
 //!
-//! Each direction is a [`Way`]. What is on its way keeps its order. A way that is blocked swallows
-//! nothing: TCP sends it again, so it arrives when the way is free, unless the sender has closed the
-//! connection with a reset in the meantime.
+//! Each direction is a [`Way`], which preserves order. A blocked way loses nothing: TCP
+//! retransmits, so the bytes arrive when the way is free again, unless the sender has closed the
+//! connection with a reset meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
@@ -18,7 +18,7 @@ use super::socket::{Pipe, Socket};
 #[derive(Debug)]
 pub struct Way {
     state: Mutex<State>,
-    /// The way is free again.
+    /// Notified when the way is free again.
     freed: Notify,
 }
 
@@ -30,16 +30,16 @@ struct State {
     pipes: Vec<Weak<Mutex<Pipe>>>,
 }
 
-/// How fast a way is, and how often TCP has to send something twice.
+/// Speed of a way, and its rate of retransmissions.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// Bytes take up to so long.
+    /// Maximum delay of bytes.
     pub longest: Duration,
-    /// Of a thousand writes so many are lost, and sent again after [`RETRANSMISSION`].
+    /// Writes out of a thousand that are lost and retransmitted after [`RETRANSMISSION`].
     pub lost_per_mille: u32,
 }
 
-/// Linux sends a lost segment again after 200 ms at least (`TCP_RTO_MIN`).
+/// Linux retransmits a lost segment after at least 200 ms (`TCP_RTO_MIN`).
 const RETRANSMISSION: Duration = Duration::from_millis(200);
 
 /// A local network.
@@ -59,12 +59,12 @@ impl Way {
         self.state().blocked_since
     }
 
-    /// Nothing arrives from now on.
+    /// Blocks the way: nothing arrives from now on.
     pub fn block(&self) {
         self.state().blocked_since.get_or_insert_with(Instant::now);
     }
 
-    /// What was held up arrives now, as if it had been sent now.
+    /// Frees the way. Delayed bytes arrive as if they had been sent now.
     pub fn free(&self) {
         let Some(since) = self.state().blocked_since.take() else { return };
         for pipe in self.pipes() {
@@ -74,7 +74,7 @@ impl Way {
         self.freed.notify_waiters();
     }
 
-    /// Breaks all connections: both ends see a reset, and what was on its way is lost.
+    /// Breaks all connections: both ends see a reset, and bytes in flight are lost.
     pub fn cut(&self) {
         for pipe in self.pipes() {
             let waker = lock(&pipe).cut();
@@ -82,7 +82,7 @@ impl Way {
         }
     }
 
-    /// One packet passes; it may have to wait for the way to be free.
+    /// Passes one packet, which may have to wait until the way is free.
     pub async fn pass(&self) {
         loop {
             let freed = self.freed.notified();
@@ -98,7 +98,7 @@ impl Way {
         }
     }
 
-    /// When something arrives that is sent now.
+    /// Arrival time of a packet sent now.
     pub fn arrival(&self) -> Instant {
         let state = &mut *self.state();
         let longest_ms = state.conditions.longest.as_millis() as u64;
@@ -126,14 +126,14 @@ impl Way {
     }
 }
 
-/// A connection over two ways: the ends of who called and of who was called.
+/// Opens a connection over two ways. Returns the caller's end and the listener's end.
 pub fn connection(there: &Arc<Way>, back: &Arc<Way>) -> (Socket, Socket) {
     let (there, back) = (there.open_pipe(), back.open_pipe());
     let caller = Socket::new(Arc::clone(&back), Arc::clone(&there));
     (caller, Socket::new(there, back))
 }
 
-/// What is locked is whole whoever has panicked.
+/// Locks a mutex even if a thread panicked while holding it: the data inside is always consistent.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! The libraries of Redis's Lua that pack values, as far as the proxy's scripts use them: `struct`, of bytes and numbers of 8, and
-//! `cmsgpack.pack`.
+//! The parts of Redis's Lua packing libraries that the proxy's scripts use: `struct` for bytes and
+//! 8-byte numbers, and `cmsgpack.pack`.
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use rmp::encode::{self, ByteBuf};
 
-/// `cmsgpack` goes no deeper (`LUACMSGPACK_MAX_NESTING` in `lua_cmsgpack.c`).
+/// `cmsgpack` nests no deeper (`LUACMSGPACK_MAX_NESTING` in `lua_cmsgpack.c`).
 const DEEPEST: usize = 16;
 
 pub fn add_to(lua: &Lua) -> mlua::Result<()> {
@@ -20,13 +20,13 @@ pub fn add_to(lua: &Lua) -> mlua::Result<()> {
 /// `struct.pack('>I8', number)`
 fn pack_number(lua: &Lua, (format, number): (String, f64)) -> mlua::Result<LuaString> {
     assert_eq!(format, ">I8", "masters of a simulation pack 8 bytes");
-    // Below 0 as C has it (`putinteger` in `lua_struct.c`).
+    // Negative numbers convert as in C (`putinteger` in `lua_struct.c`).
     let bits = if number < 0.0 { number as i64 as u64 } else { number as u64 };
     lua.create_string(bits.to_be_bytes())
 }
 
-/// `struct.unpack(format, text)`: what is in it, and where the text goes on. A format is a row of `c` and a length, for so many
-/// bytes, and `>I8`, for a number.
+/// `struct.unpack(format, text)`: returns the fields and the position after them. A format is a
+/// sequence of `c` with a length, for that many bytes, and `>I8`, for a number.
 fn unpack(lua: &Lua, (format, text): (String, LuaString)) -> mlua::Result<MultiValue> {
     let (mut fields, text) = (MultiValue::new(), text.as_bytes());
     let (mut format, mut at) = (format.as_str(), 0);
@@ -59,7 +59,7 @@ fn pack(lua: &Lua, value: &Value) -> mlua::Result<LuaString> {
     lua.create_string(out.as_slice())
 }
 
-/// `mp_encode_lua_type`. Nothing fails that writes to memory.
+/// `mp_encode_lua_type`. Writing to memory never fails.
 fn append(out: &mut ByteBuf, value: &Value, depth: usize) -> mlua::Result<()> {
     let in_memory = "a buffer takes anything";
     match value {
@@ -83,7 +83,7 @@ fn append(out: &mut ByteBuf, value: &Value, depth: usize) -> mlua::Result<()> {
     Ok(())
 }
 
-/// A table is an array if its keys are all numbers from 1 on, and a map if not.
+/// A table is an array if its keys are exactly the numbers from 1 on, and a map otherwise.
 fn append_table(out: &mut ByteBuf, table: &Table, depth: usize) -> mlua::Result<()> {
     let in_memory = "a buffer takes anything";
     let pairs = table.pairs::<Value, Value>().collect::<mlua::Result<Vec<_>>>()?;

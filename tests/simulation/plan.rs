@@ -1,4 +1,4 @@
-//! What one run looks like, drawn from its seed.
+//! The plan of one run, drawn from its seed.
 
 use std::time::Duration;
 
@@ -10,46 +10,47 @@ use redlock_proxy::lua::keyspace::SLACK_MS;
 use super::faults::{CLOCKS, KINDS};
 use super::network::{Conditions, FAIR};
 
-/// The shape of a run.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub masters: usize,
     pub proxies: usize,
     pub clients_per_proxy: usize,
-    /// So few that clients meet.
+    /// Number of keys, small enough that clients collide.
     pub keys: u8,
-    /// Clients pause up to so long between two things they do.
+    /// Maximum pause of clients between two actions.
     pub idle_ms: u64,
-    /// Canaries pause up to so long between two songs.
+    /// Maximum pause of canaries between two songs.
     pub quiet_ms: u64,
     pub longest_lease: Duration,
-    /// How long a master that has forgotten must wait, as operators are told to set it: as long as the
-    /// longest lease.
+    /// How long a master that has forgotten must wait. Equals the longest lease, as operators are
+    /// advised to set it.
     pub restart_wait: Duration,
     pub cold_start: ColdStart,
-    /// Locks without TTL: they outlive any wait, so that a master that has forgotten them must have copied
-    /// them before it votes.
+    /// Whether clients take locks without a TTL. These outlive any wait, so a master that has
+    /// forgotten them must copy them before it votes.
     pub may_hold_forever: bool,
-    /// A master that was restarted shows the marks from before: with the protection off, so to speak.
+    /// Whether a restarted master shows its old marks, which disables the protection.
     pub masters_keep_marks: bool,
-    /// Clocks are seconds apart, and may be set or go wrong.
+    /// Whether clocks are seconds apart, and may be set or drift.
     pub clocks_differ: bool,
-    /// Which kinds of faults there are: with fewer kinds each of them meets itself more often.
+    /// Kinds of faults. With fewer kinds, each coincides with itself more often.
     pub faults: Vec<u8>,
-    /// How long faults go on.
+    /// Duration of the faults.
     pub chaos: Duration,
-    /// The longest pause between two faults.
+    /// Longest pause between two faults.
     pub longest_calm: Duration,
     pub usual: Conditions,
 }
 
 const RESTART: u8 = KINDS - 1;
 
-/// Longer than a quorum of the others is ever away, so that nobody votes who has not copied what it forgot.
+/// Longer than a quorum of the other masters is ever away, so no master votes before it has copied
+/// everything it forgot.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
-/// Masters clean registers up so long after their ends.
+/// How long after their expiry masters clean up registers.
 const SLACK: Duration = Duration::from_millis(SLACK_MS);
 
 impl Plan {
@@ -85,7 +86,8 @@ impl Plan {
         }
     }
 
-    /// Hours with longer leases and waits, in which one thing goes wrong at a time: what only shows with time.
+    /// Hours with longer leases and waits, in which one thing goes wrong at a time. Finds problems
+    /// that only show with time.
     pub fn unhurried(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let restart_wait = pick(&mut rng, &[60_000, 600_000]);
@@ -103,7 +105,8 @@ impl Plan {
         }
     }
 
-    /// Masters that forget all but what should show it, again and again while long locks are held.
+    /// Masters that forget everything except the marks that should reveal it, again and again while
+    /// long locks are held.
     pub fn without_protection(seed: u64) -> Self {
         let lease = Duration::from_secs(15);
         Self {
@@ -130,18 +133,19 @@ impl Plan {
         Settings { restart_wait, cold_start: self.cold_start, ..settings }
     }
 
-    /// How many masters may be away, or forget.
+    /// Number of masters that may be away or forget.
     pub fn minority(&self) -> usize {
         (self.masters - 1) / 2
     }
 
-    /// What was going on when the faults ended has come to its end after this.
+    /// Time after the faults in which everything under way at their end is over.
     pub fn settling(&self) -> Duration {
         2 * self.restart_wait + 2 * self.longest_lease + SLACK + Duration::from_secs(10)
     }
 }
 
-/// About half of them; clocks are wrong in every other run. Restarts are what Redlock is about, and are there more often than not.
+/// Draws about half of the kinds. Clocks are wrong in every other run. Restarts are what Redlock is
+/// about, so they occur more often than not.
 fn some_kinds(rng: &mut Rng) -> Vec<u8> {
     let clocks_differ = rng.bool();
     let is_there = |kind: &u8| clocks_differ || !CLOCKS.contains(kind);

@@ -37,25 +37,25 @@ pub struct Proxy {
     pub since: Cell<Instant>,
 }
 
-/// Whether a process stands still, and who runs it once it goes on.
+/// Whether a process is stopped, and the waker to call when it resumes.
 #[derive(Default)]
 struct Halt {
     stopped: Cell<bool>,
     waiting: Cell<Option<Waker>>,
 }
 
-/// From one proxy to every master, in the order of the list.
+/// Connections from one proxy to every master, in the order of the list.
 #[derive(Clone)]
 pub struct Roads(pub Rc<[Road]>);
 
-/// From a proxy to one master, and back.
+/// The two ways between a proxy and one master.
 pub struct Road {
     pub there: Arc<Way>,
     pub back: Arc<Way>,
     pub master: Rc<Master>,
 }
 
-/// How much a client and its session may have in their sockets.
+/// Buffer size between a client and its session.
 const CLIENT_BUFFER: usize = 64 << 10;
 
 impl Proxy {
@@ -65,7 +65,7 @@ impl Proxy {
         Rc::new(Self { index, settings, roads, worker, calls, running, halt, since })
     }
 
-    /// Starts a new process. All of its tasks are in a set of their own, and end with it.
+    /// Starts a new process. All its tasks are in one set and end with it.
     pub fn start(&self) {
         let shared = Shared::new(self.settings.clone(), &Certificates::default());
         let worker = Worker::new(0, shared);
@@ -79,7 +79,7 @@ impl Proxy {
         self.since.set(Instant::now());
     }
 
-    /// Ends the process without any farewell.
+    /// Ends the process without warning.
     pub fn kill(&self) {
         *self.worker.borrow_mut() = None;
         *self.calls.borrow_mut() = None;
@@ -90,7 +90,7 @@ impl Proxy {
         self.since.set(Instant::now());
     }
 
-    /// SIGSTOP: nothing of it runs while time goes on.
+    /// SIGSTOP: none of its tasks run while time passes.
     pub fn stop(&self) {
         self.halt.stopped.set(true);
     }
@@ -107,7 +107,7 @@ impl Proxy {
         self.worker.borrow().clone()
     }
 
-    /// A client's new connection, if the proxy runs.
+    /// Opens a client connection, if the proxy runs.
     pub fn connect(&self) -> Option<DuplexStream> {
         let (client, session) = tokio::io::duplex(CLIENT_BUFFER);
         self.calls.borrow().as_ref()?.send(session).ok()?;
@@ -115,7 +115,7 @@ impl Proxy {
     }
 }
 
-/// Runs the tasks of a process, but for the time in which it is stopped.
+/// Runs the tasks of a process, except while it is stopped.
 async fn run(mut process: LocalSet, halt: Rc<Halt>) {
     poll_fn(|context| {
         if halt.stopped.get() {
@@ -142,7 +142,7 @@ async fn serve(
 impl Dial for Roads {
     type Stream = Socket;
 
-    /// SYN and SYN-ACK: where either way is blocked the caller waits, as for a host that is silent.
+    /// SYN and SYN-ACK: if either way is blocked the caller waits, as for a silent host.
     async fn dial(&self, address: &MasterAddr) -> io::Result<Socket> {
         let Road { there, back, master } = &self.0[usize::from(address.port) - 1];
         there.pass().await;

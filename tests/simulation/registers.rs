@@ -1,4 +1,4 @@
-//! What clients do with registers: counters, compare-and-set, queues, semaphores and transactions.
+//! Clients' use of registers: counters, compare-and-set, queues, semaphores and transactions.
 
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ const ACQUIRE: &str = "if redis.call('hlen', KEYS[1]) < 2 then \
 const TRANSFER: &str = "return {redis.call('decr', KEYS[1]), redis.call('incr', KEYS[2])}";
 
 impl Client {
-    /// One thing or a few with one object.
+    /// Performs one or a few operations on one object.
     pub async fn use_a_register(&mut self) -> Result<(), Gone> {
         let number = self.rng.u8(0..2);
         match self.rng.u8(0..5) {
@@ -32,7 +32,8 @@ impl Client {
     async fn exchange(&mut self, key: &str) -> Result<(), Gone> {
         let is_watching = self.rng.bool();
         if is_watching && self.ask(&["WATCH", key]).await? != Reply::ok() {
-            // The proxy remembers that it could not look at the key, and lets the next transaction fail.
+            // The proxy remembers that it could not check the key, and makes the next transaction
+            // fail.
             return self.ask(&["UNWATCH"]).await.map(drop);
         }
         let old = match self.call(key, Operation::Read, &["GET", key]).await? {
@@ -50,7 +51,7 @@ impl Client {
         let asked = Instant::now();
         let reply = self.transaction(&[&["SET", key, &new]]).await;
         match reply {
-            // Something has touched the key, whether it holds something else now or not.
+            // Some client touched the key, whether or not its value changed.
             Ok(Reply::Nil) => {}
             Ok(Reply::Array(_)) => self.record(key, exchange, asked, Ok(&Reply::Int(1))),
             Ok(Reply::Error(_)) => self.record(key, exchange, asked, Err(())),
@@ -104,7 +105,7 @@ impl Client {
         }
     }
 
-    /// What `EXEC` answers.
+    /// Runs a transaction. Returns the answer of `EXEC`.
     async fn transaction(&mut self, commands: &[&[&str]]) -> Result<Reply, Gone> {
         let requests: Vec<&[&str]> = [&[&["MULTI"][..]], commands, &[&["EXEC"][..]]].concat();
         self.send(&requests).await?;

@@ -1,9 +1,9 @@
-//! Redis's protocol, as far as masters and clients of a simulation speak it.
+//! Redis's protocol, as far as the simulation's masters and clients speak it.
 //!
-//! Written apart from the proxy's own codecs on purpose: a fault that both ends of a conversation
-//! share would not be seen.
+//! Deliberately written separately from the proxy's own codecs: a bug shared by both ends of a
+//! conversation would go unnoticed.
 
-/// What a master or the proxy answers.
+/// A reply from a master or the proxy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Status(String),
@@ -29,7 +29,7 @@ impl Reply {
         Self::Bulk(text.into().into_bytes())
     }
 
-    /// The first word of an error.
+    /// First word of an error.
     pub fn error_prefix(&self) -> Option<&str> {
         match self {
             Self::Error(text) => Some(text.split(' ').next().unwrap_or_default()),
@@ -51,10 +51,11 @@ impl Reply {
         }
     }
 
-    /// The reply (RESP2) that `bytes` begin with, and how long it is; `None` if it is not complete.
+    /// Decodes the reply (RESP2) at the start of `bytes`. Returns it and its length, or `None` if
+    /// it is incomplete.
     ///
     /// # Errors
-    /// When it is no reply.
+    /// Returns an error if the bytes are not a reply.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let Some((line, mut at)) = first_line(bytes) else { return Ok(None) };
         let (kind, text) = line.split_at_checked(1).ok_or("an empty line")?;
@@ -85,10 +86,11 @@ impl Reply {
     }
 }
 
-/// The request that `bytes` begin with, and how long it is; `None` if it is not complete.
+/// Decodes the request at the start of `bytes`. Returns it and its length, or `None` if it is
+/// incomplete.
 ///
 /// # Panics
-/// When it is no request: masters are only sent what the proxy has made.
+/// Panics if the bytes are not a request: masters only receive requests made by the proxy.
 pub fn decode_request(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let (Reply::Array(words), len) = Reply::decode(bytes).expect("the proxy sends requests")?
     else {

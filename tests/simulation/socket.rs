@@ -13,13 +13,13 @@ use tokio::time::{Instant, Sleep};
 
 use super::network::{Way, lock, wake};
 
-/// One direction of a connection: what is on its way, and what has arrived and was not read yet.
+/// One direction of a connection: data in flight, and data that has arrived but was not read yet.
 #[derive(Debug)]
 pub struct Pipe {
     way: Arc<Way>,
     pieces: VecDeque<(Instant, Piece)>,
     reader: Option<Waker>,
-    /// Nobody will read any more.
+    /// Whether the reader is gone.
     deaf: bool,
 }
 
@@ -30,7 +30,7 @@ enum Piece {
     Reset,
 }
 
-/// What a reader finds.
+/// Result of looking for data.
 enum Found {
     Piece,
     NotBefore(Instant),
@@ -42,7 +42,7 @@ impl Pipe {
         Self { way, pieces: VecDeque::new(), reader: None, deaf: false }
     }
 
-    /// The way is free again since it was blocked at `since`.
+    /// Reschedules data after the way, blocked at `since`, is free again.
     pub fn resend(
         &mut self,
         since: Instant,
@@ -56,7 +56,7 @@ impl Pipe {
         self.reader.take()
     }
 
-    /// The connection is broken by something on the way; what has arrived is still read.
+    /// Breaks the connection from outside. Data that has arrived can still be read.
     pub fn cut(&mut self) -> Option<Waker> {
         self.discard_on_its_way();
         self.pieces.push_back((Instant::now(), Piece::Reset));
@@ -73,7 +73,7 @@ impl Pipe {
         self.reader.take()
     }
 
-    /// What was sent and not received is not sent again.
+    /// Drops data that was sent but not received: it is not sent again.
     fn discard_unacknowledged(&mut self) {
         if let Some(since) = self.way.blocked_since() {
             self.pieces.retain(|(arrives, _)| *arrives <= since);
@@ -95,7 +95,7 @@ impl Pipe {
         }
     }
 
-    /// Everything that has arrived, as far as there is room for it.
+    /// Reads everything that has arrived, as far as there is room.
     fn read(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
         let before = buffer.filled().len();
         while matches!(self.find(), Found::Piece) && buffer.remaining() > 0 {
@@ -113,7 +113,7 @@ impl Pipe {
                 Piece::Reset if buffer.filled().len() == before => {
                     return Err(io::ErrorKind::ConnectionReset.into());
                 }
-                // They stay, and are found again by the next read.
+                // These stay in place for the next read.
                 Piece::Fin | Piece::Reset => break,
             }
         }
@@ -134,7 +134,7 @@ impl Socket {
         Self { inbound, outbound, arrival: None, aborts: Cell::new(false) }
     }
 
-    /// Waits for `arrives`; ready when it has come.
+    /// Waits until `arrives`.
     fn poll_until(&mut self, arrives: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let sleep = self.arrival.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(arrives)));
         if sleep.deadline() != arrives {
@@ -194,9 +194,9 @@ impl Stream for Socket {
     }
 }
 
-/// Closing with a reset discards what was not received; what has been received by the other end's
-/// kernel stays there to be read, as on Linux. A reset that cannot get through arrives later, which is
-/// kinder than TCP: there the other end would learn of it only when it sends something.
+/// Closing with a reset discards data that was not received. Data already received by the other
+/// end's kernel can still be read, as on Linux. A reset that cannot get through arrives later,
+/// which is kinder than TCP: there the other end would notice only on its next send.
 impl Drop for Socket {
     fn drop(&mut self) {
         lock(&self.inbound).deaf = true;

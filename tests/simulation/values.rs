@@ -1,10 +1,11 @@
-//! What a key of a master holds: the types of Redis that scripts of a simulation use, and how they are dumped.
+//! Values under a master's keys: the types of Redis that the simulation's scripts use, and their
+//! dump format.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::resp::Reply;
 
-/// A value. None of those with elements is ever empty.
+/// A value. Values with elements are never empty.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Text(Vec<u8>),
@@ -15,12 +16,12 @@ pub enum Value {
     Sorted(BTreeMap<Vec<u8>, f64>),
 }
 
-/// The version of the format, then the checksum: the proxy knows that they are there, and how long they are.
+/// Version of the format. A checksum follows; the proxy only relies on their presence and lengths.
 const VERSION: [u8; 2] = [11, 0];
 const CHECKSUM: usize = 8;
 
 impl Value {
-    /// As `TYPE` has it.
+    /// Type name, as in `TYPE`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -60,7 +61,7 @@ impl Value {
         dump
     }
 
-    /// What was dumped; `None`: nothing of ours.
+    /// Decodes a dump. Returns `None` if it is not in this format.
     pub fn of_dump(dumped: &[u8]) -> Option<Self> {
         let (kind, rest) = dumped.split_first()?;
         let mut rest = rest.get(..rest.len().checked_sub(VERSION.len() + CHECKSUM)?)?;
@@ -100,7 +101,7 @@ impl Value {
         }
     }
 
-    /// For people.
+    /// Readable form.
     pub fn shown(&self) -> String {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         match self {
@@ -117,7 +118,8 @@ impl Value {
     }
 }
 
-/// Commands on what a key holds, of whatever type it has to be. `None`: they are not known.
+/// Runs a command on the value of a key, whatever type it needs. Returns `None` for unknown
+/// commands.
 pub fn run(name: &[u8], value: Option<Value>, args: &[Vec<u8>]) -> Option<(Option<Value>, Reply)> {
     let done = match name {
         b"STRLEN" | b"GETRANGE" | b"APPEND" | b"INCR" | b"DECR" | b"INCRBY" | b"DECRBY" => {
@@ -159,7 +161,8 @@ fn on_text(name: &[u8], value: Option<Value>, args: &[Vec<u8>]) -> Done {
             let (first, last) = (integer(&args[0])?, integer(&args[1])?);
             let text = text.as_deref().unwrap_or_default();
             let is_backwards = first < 0 && last < 0 && first > last;
-            // Unlike in a list, there is a first byte before the first one (`getrangeCommand` in `t_string.c`).
+            // Unlike for a list, a place before the first byte means the first byte
+            // (`getrangeCommand` in `t_string.c`).
             let last = if is_backwards { last } else { last.max(-(text.len() as i64)) };
             let range = range(first, last, text.len());
             Reply::Bulk(if is_backwards { Vec::new() } else { text[range].to_vec() })
@@ -286,7 +289,7 @@ fn on_sorted(name: &[u8], value: Option<Value>, args: &[Vec<u8>]) -> Done {
                 count(found.len())
             }
         }
-        // All in one page, which Redis does as well with few members.
+        // All in one page, as Redis does too with few members.
         _ => Reply::Array(vec![Reply::text("0"), with_scores(&ranked(&sorted), true)]),
     };
     Ok((Some(Value::Sorted(sorted)), reply))
@@ -325,7 +328,7 @@ fn with_scores(found: &[(Vec<u8>, f64)], has_scores: bool) -> Reply {
     Reply::Array(found.iter().flat_map(pair).flatten().collect())
 }
 
-/// A score as replies have it: those of a simulation are whole.
+/// Formats a score as in replies. The simulation's scores are whole numbers.
 fn told(score: f64) -> String {
     format!("{score}")
 }
@@ -338,7 +341,8 @@ fn bulks(words: impl Iterator<Item = Vec<u8>>) -> Reply {
     Reply::Array(words.map(Reply::Bulk).collect())
 }
 
-/// Redis takes no sign but a minus, and no zeros before a number (`string2ll` in `util.c`).
+/// Parses an integer. Redis accepts no sign but a minus, and no leading zeros (`string2ll` in
+/// `util.c`).
 pub fn integer(word: &[u8]) -> Result<i64, &'static str> {
     let number = std::str::from_utf8(word).ok().and_then(|word| word.parse::<i64>().ok());
     number.filter(|number| number.to_string().as_bytes() == word).ok_or(NO_INTEGER)
@@ -349,7 +353,7 @@ fn score(word: &[u8]) -> Result<f64, &'static str> {
     text.parse().ok().filter(|score: &f64| !score.is_nan()).ok_or(NO_FLOAT)
 }
 
-/// From one place to another one, both of which may count from the end.
+/// Range between two places, each of which may count from the end.
 fn range(first: i64, last: i64, len: usize) -> std::ops::Range<usize> {
     let len = len as i64;
     let at = |place: i64| if place < 0 { (len + place).max(0) } else { place };

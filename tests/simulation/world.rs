@@ -1,4 +1,4 @@
-//! One run: masters, proxies, clients and what goes wrong between them, all drawn from one seed.
+//! One run: masters, proxies, clients and the faults between them, all drawn from one seed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -23,58 +23,58 @@ use super::network::Way;
 use super::plan::Plan;
 use super::proxy::{Proxy, Road, Roads};
 
-/// Everything there is in a run.
+/// Everything in a run.
 pub struct World {
     pub plan: Plan,
     pub journal: Journal,
-    /// Of registers.
+    /// Histories of the registers.
     pub histories: RefCell<Histories>,
-    /// Of the token that clients share.
+    /// Releases of the token that clients share.
     pub releases: Releases,
     pub masters: Vec<Rc<Master>>,
     pub proxies: Vec<Rc<Proxy>>,
     roads: Vec<Roads>,
     health: RefCell<Vec<Vec<Health>>>,
-    /// When something last happened to each master's keys that proxies only notice when they look.
+    /// Last time that each master's keys changed in a way that proxies notice only when they check.
     meddled: RefCell<Vec<Option<Instant>>>,
     ending: Cell<bool>,
 }
 
-/// Whether anything is wrong between a proxy and a master.
+/// State of faults between a proxy and a master.
 #[derive(Clone, Copy)]
 struct Health {
     faults: u32,
-    /// When the last one ended.
+    /// When a fault last began or ended.
     since: Instant,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
-    /// The rule that was broken, and what happened before.
+    /// The broken rule and the events before it.
     pub broken: Option<String>,
     pub counts: Counts,
     pub simulated: Duration,
-    /// Of everything that happened.
+    /// Digest of all events.
     pub digest: String,
 }
 
 /// Some day in 2023.
 const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
 
-/// How old masters are when a run begins: older than any wait.
+/// Age of masters when a run begins: older than any wait.
 const AGE: Duration = Duration::from_secs(3_600);
 
-/// So long after the last fault between a proxy and a master nothing of it is left: the link is back after
-/// a second at the latest, and what was slow has been answered.
+/// Time after the last fault between a proxy and a master until it has no more effect: the link is
+/// back after at most a second, and slow requests have been answered.
 const RECOVERY: Duration = Duration::from_secs(6);
 
 impl World {
-    /// Runs `plan` from its beginning to its end.
+    /// Runs `plan` from beginning to end.
     pub async fn run(plan: Plan, is_loud: bool) -> Outcome {
         let start = Instant::now();
         let mut rng = Rng::with_seed(plan.seed);
-        // All that the proxy draws comes from here.
+        // All of the proxy's random numbers derive from this seed.
         fastrand::seed(rng.u64(..));
         clock::set_wall_clock(WALL_CLOCK);
         let world = Self::new(plan, is_loud, &mut rng);
@@ -129,7 +129,7 @@ impl World {
         })
     }
 
-    /// Until the faults and then the clients have come to an end.
+    /// Runs until the faults and then the clients have ended.
     async fn live(self: &Rc<Self>, rng: &mut Rng) {
         let mut clients = JoinSet::new();
         for proxy in 0..self.proxies.len() {
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// All TTLs pass, and whatever was put off is made up for.
+    /// Waits until all TTLs have passed and all deferred work is done, and checks the result.
     async fn settle(self: &Rc<Self>) {
         sleep(self.plan.settling()).await;
         for proxy in &self.proxies {
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Promise 2: registers answer as those of one Redis do, and in the end all masters hold the same.
+    /// Promise 2: registers answer as on one Redis, and in the end all masters hold the same.
     fn check_registers(&self) {
         for (object, calls) in &*self.histories.borrow() {
             if let Err(why) = history::check(calls) {
@@ -223,29 +223,32 @@ impl World {
         }
     }
 
-    /// What it has and must not keep.
+    /// Keys that the master still has and must not keep.
     fn kept(&self, master: &Master) -> Vec<(String, String, Option<i64>)> {
         let mut all = self.held(master);
         all.retain(|(key, _, ttl_ms)| !self.may_keep(key, *ttl_ms));
         all
     }
 
-    /// Key, value and remaining time of all that it has of clients.
+    /// Key, value and remaining time of all its client keys.
     fn held(&self, master: &Master) -> Vec<(String, String, Option<i64>)> {
         let now_ms = master.now_ms();
         let mut process = master.process.borrow_mut();
         process.as_mut().expect("it was started again").keys.all(now_ms)
     }
 
-    /// A lock without a TTL that a master missed to give back is not made up for where the connection was
-    /// lost or the proxy died: nothing would tell it from a younger one. Registers stay.
+    /// Whether a master may keep a key. If a master missed the release of a lock without a TTL,
+    /// nothing makes up for that after its connection was lost or the proxy died: the lock could
+    /// not be told from a younger one. Registers stay.
     fn may_keep(&self, key: &str, ttl_ms: Option<i64>) -> bool {
         key.starts_with("reg-") || key.starts_with("nx-") && ttl_ms.is_none()
     }
 
-    /// Whether somebody who has held a lock since then may be told that it is another's. When a master
-    /// forgets a lock, and of the others one has it and one the rest of a lost claim, it may be given
-    /// either. Nobody else gets the lock.
+    /// Whether a client that has held a lock since then may find it taken by another token.
+    ///
+    /// Suppose that one master forgets the lock, a second one has it, and a third one has the rest
+    /// of a lost claim. Then the forgetful master may be given either. No other client gets the
+    /// lock.
     pub fn may_lose(&self, held_since: Instant) -> bool {
         let since_ms = (held_since.elapsed() + 2 * self.plan.restart_wait).as_millis() as i64;
         let forgot = |master: &Rc<Master>| {
@@ -258,7 +261,7 @@ impl World {
         self.masters.iter().any(forgot) || meddled.iter().flatten().any(lately)
     }
 
-    /// Somebody flushes a master, or sets its clock.
+    /// Records that a master was flushed or its clock was set.
     pub fn meddle(&self, master: usize) {
         self.meddled.borrow_mut()[master] = Some(Instant::now());
     }
@@ -267,12 +270,12 @@ impl World {
         self.ending.get() || self.journal.broken().is_some()
     }
 
-    /// From a proxy to a master, and back.
+    /// The road between a proxy and a master.
     pub fn road(&self, proxy: usize, master: usize) -> &Road {
         &self.roads[proxy].0[master]
     }
 
-    /// A fault begins or ends.
+    /// Records the beginning or end of a fault.
     pub fn disturb(&self, between: Vec<(usize, usize)>, begins: bool) {
         let mut all = self.health.borrow_mut();
         for (proxy, master) in between {
@@ -282,7 +285,7 @@ impl World {
         }
     }
 
-    /// The masters that are well, and long have been, for this proxy.
+    /// Masters that are healthy for this proxy, and have been for long enough.
     pub fn well(&self, proxy: usize) -> BTreeSet<usize> {
         let host = &self.proxies[proxy];
         let settled = host.worker().filter(|_| host.since.get().elapsed() >= RECOVERY);
@@ -295,12 +298,12 @@ impl World {
         voters.iter().filter(is_undisturbed).map(MasterId::index).collect()
     }
 
-    /// Whether these decide.
+    /// Whether these masters are a quorum.
     pub fn are_quorum(&self, masters: &BTreeSet<usize>) -> bool {
         masters.len() > self.plan.masters / 2
     }
 
-    /// Masters that a new proxy would take for young, or that are not there.
+    /// Masters that a new proxy would consider young, or that are not running.
     pub fn young_masters(&self) -> impl Iterator<Item = usize> {
         let wait_ms = self.plan.restart_wait.as_millis() as i64 + 5_000;
         let is_young = move |master: &&Rc<Master>| {
