@@ -1,4 +1,5 @@
-//! A master that has forgotten is put out, is given what the others have, and comes in again.
+//! A master that has forgotten leaves the roster, receives the others' contents, and is admitted
+//! again.
 
 use redlock_proxy::decision::keyspace::copying::{Given, known};
 use redlock_proxy::decision::keyspace::settle::{Copied, copy};
@@ -11,14 +12,14 @@ use crate::claims::LeaseRequest;
 use crate::server::{Job, Operation};
 use crate::world::{At, MASTERS, Master, State, World};
 
-/// How many keys are copied.
+/// Number of keys to copy.
 pub(crate) const ALL_KEYS: u8 = 2;
 
-/// The worker that copies to a master that is admitted.
+/// Worker that copies to a master being admitted.
 const ADMITTER: u64 = 99;
 
 impl World {
-    /// What is under way when the version changes is sent again, or taken back.
+    /// Tells a client about a new version. Its requests in progress are sent again, or taken back.
     pub(crate) fn learn(&self, state: &mut State, client: usize) -> Option<()> {
         state.clients[client].version = state.version();
         state.clients[client].held.clear();
@@ -27,12 +28,13 @@ impl World {
             (At::Program(_), _) => self.again(state, client)?,
             (At::Flushing(_), _) => self.flush_again(state, client),
             (At::Voting(LeaseRequest::Claim, _), Some(Operation::Claim(key))) => {
-                // No refusal: a quorum may have it until it is taken back, and programs may find it there.
+                // This is no refusal: a quorum may hold the lease until it is taken back, and
+                // programs may find it there.
                 state.post(client, key, LeaseRequest::TakeBack);
                 state.lose(client);
             }
             (At::Voting(LeaseRequest::Release, votes), Some(Operation::Release(key))) => {
-                // What was deleted under the version before is nothing that a later vote can tell.
+                // A later vote cannot tell what was deleted under the version before.
                 if !votes.yes.is_empty() {
                     state.post(client, key, LeaseRequest::TakeBack);
                     state.lose(client);
@@ -47,7 +49,7 @@ impl World {
 }
 
 impl State {
-    /// One key is copied to the last master, which does not vote yet.
+    /// Copies one key to the last master, which does not vote yet.
     pub(crate) fn copy(&mut self, world: &World) {
         // Nothing is copied while a source has missed a flush.
         let Some(flush) = self.flush_of_the_others() else { return };
@@ -55,7 +57,7 @@ impl State {
         let is_flushed = flush > *self.flush_before_copying.get_or_insert(before);
         self.masters[MASTERS - 1].slots.flush(flush);
         if is_flushed {
-            // The others alone have decided what is there since.
+            // The other masters alone have decided everything since the flush.
             self.copied = ALL_KEYS;
             return;
         }
@@ -80,12 +82,12 @@ impl State {
         last.raise_floor(floor.unwrap_or_default());
         match given {
             Some(given) => last.give(&key, &given, now_us, own_us),
-            // It is tried again when something has ended.
+            // The copy is retried after something has expired.
             None => self.copied -= 1,
         }
     }
 
-    /// The last master comes in again, once everything was copied.
+    /// Admits the last master again, once everything is copied.
     pub(crate) fn admit(&mut self) {
         let Some(flush) = self.flush_of_the_others() else { return };
         self.masters[MASTERS - 1].slots.flush(flush);
@@ -104,7 +106,7 @@ impl State {
         }
     }
 
-    /// The last flush that all others have done; `None`: not all have done the same.
+    /// Returns the last flush that all other masters have done, or `None` if they differ.
     fn flush_of_the_others(&self) -> Option<u64> {
         let mut flushes =
             self.masters[..MASTERS - 1].iter().map(|master| master.slots.last_flush());
@@ -113,7 +115,8 @@ impl State {
     }
 }
 
-/// What the last master is given of a key that the others do not hold alike; `None`: they promise nothing now.
+/// Decides what the last master receives for a key on which the others differ. Returns `None` if
+/// they do not promise now.
 fn settled(
     world: &World,
     others: &mut [Master],

@@ -1,4 +1,4 @@
-//! Rules that are taken away, and what the model then finds.
+//! Rules that are removed, and the violations that the model then finds.
 
 use redlock_proxy::decision::keyspace::Program;
 use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
@@ -13,71 +13,72 @@ use crate::world::{LINEARIZABLE, SETTLED, World};
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// An adopted state keeps the ballot that it was found under.
+    /// An adopted state keeps the ballot under which it was found.
     AdoptsWithTheOldBallot,
-    /// An operation that was not answered is sent again without looking.
+    /// An unanswered operation is sent again without checking whether it has run.
     RunsAgainBlindly,
-    /// A program runs on whatever state it meets.
+    /// A program runs on any state.
     IgnoresTheExpectedBallot,
-    /// A master accepts below what it has promised.
+    /// A master accepts ballots below its promise.
     BreaksPromises,
-    /// A program runs on whatever lease it meets.
+    /// A program runs on any lease.
     IgnoresTheExpectedLease,
-    /// A state is adopted whatever lease stands there.
+    /// A state is adopted over any lease.
     AdoptsOverLeases,
-    /// What takes the place of a program that is no part of it does not bring back the lease that this had found.
+    /// When an undecided program is replaced, the lease that it had found is not restored.
     LosesTheLease,
     /// A program that only reads a key leaves no stamp there.
     StampsOnlyWhatIsWritten,
-    /// What has ended is told by the clock of whoever asks, and a promise is none about time.
+    /// Expiry is judged by the requester's clock, and promises carry no time.
     TellsTheTimeByItself,
-    /// Masters promise what is beyond an end, whatever their own clocks say.
+    /// Masters make promises beyond an expiry, whatever their own clocks say.
     BelievesEveryClock,
-    /// A stamp is dropped when its value has ended by the clock of who sweeps.
+    /// A stamp is dropped if its value has expired by the sweeper's clock.
     SweepsByItsOwnClock,
-    /// What was cleaned up after its end still takes what is older than that.
+    /// A key cleaned up after its expiry still accepts older requests.
     CleansUpWithoutAPromise,
-    /// What is open is adopted although what it found has ended, and claims found nothing.
+    /// An open program is adopted although the value that it found has expired and claims found
+    /// nothing.
     AdoptsPastEnds,
-    /// A stamp is dropped, and nothing is left of it.
+    /// A dropped stamp leaves no trace.
     DropsWithoutAFloor,
-    /// The floor rises to what was accepted, and not to what was promised.
+    /// The floor rises to the accepted ballot instead of the promised one.
     DropsPromises,
-    /// The floor does not rise to the end of what has ended.
+    /// The floor does not rise to the expiry of expired values.
     DropsEnds,
-    /// A stamp is dropped that not every member has.
+    /// A stamp is dropped although not every member has it.
     DropsWhatAQuorumHas,
-    /// A stamp is dropped that an open group names.
+    /// A stamp is dropped although an open group names it.
     DropsWhatGroupsName,
-    /// What a list without a stamp does not tell of has not run.
+    /// A program that a list without a stamp does not mention is reported as not run.
     DeniesBelowTheFloor,
-    /// Votes count whatever roster version they were given under.
+    /// Votes count under any roster version.
     MixesVersions,
-    /// Who is yet to be admitted runs programs.
+    /// A master runs programs before its admission.
     RunsBeforeItIsIn,
-    /// Who is admitted gets nothing of what nobody else can tell about.
+    /// The admitted master receives nothing for keys on which the others cannot decide.
     LetsClaimsPass,
-    /// What depends on another key is adopted without it.
+    /// A state that depends on another key is adopted without that key.
     AdoptsKeysAlone,
     /// Copies on a minority are removed while their claims still count votes.
     RemovesAtOnce,
     /// Copies are removed whoever holds them.
     RemovesWhateverHeHolds,
-    /// A master accepts what was promised before or after another flush.
+    /// A master accepts a state although it was promised before or after another flush.
     IgnoresTheFlush,
-    /// What a master shows that has missed a flush counts by its ballots.
+    /// State from a master that has missed a flush counts by its ballots.
     CountsWhatMissedAFlush,
-    /// What a minority has flushed stays so there, and is not flushed on the others.
+    /// A flush by a minority is not repeated on the others.
     LeavesAFlushToAMinority,
-    /// A flush that was not answered gets another counter.
+    /// An unanswered flush gets another counter.
     FlushesAgain,
-    /// The counter of a flush is not above those that are done.
+    /// The counter of a flush is not above those of completed ones.
     FlushesByItsOwnClock,
-    /// A master is emptied, and nothing says so.
+    /// A master is emptied without a trace.
     FlushesWithoutATrace,
-    /// Votes for leases count whatever was flushed between them.
+    /// Votes for leases count although there was a flush between them.
     MixesFlushes,
-    /// Who is admitted gets nothing if there was a flush at any time.
+    /// The admitted master receives nothing if there was ever a flush.
     TakesAnyFlushForALateOne,
 }
 
@@ -88,7 +89,8 @@ pub(crate) fn spoil(bug: Option<Bug>, request: &mut Request<Job>) {
     }
 }
 
-/// What a master does that does not keep a rule; `None`: what every master does.
+/// Executes a request on a master that breaks a rule. Returns `None` if the bug does not affect
+/// masters.
 pub(crate) fn execute(
     world: &World,
     slots: &mut Slots<Job>,
@@ -336,7 +338,7 @@ fn a_copy_that_is_removed_whoever_holds_it_takes_a_lock_away() {
     breaks(Bug::RemovesWhateverHeHolds, &[&[Claim(0), Read(0)], &[Settle(0)]], 0, 0);
 }
 
-/// What flushes did before masters kept the last one.
+/// The behaviour of flushes before masters recorded the last one.
 #[test]
 fn a_flush_that_leaves_no_trace_lets_what_was_there_rise_again() {
     let world = World::of(&[&[Flush, Read(0)], &[Read(0)]]);
@@ -385,7 +387,7 @@ fn a_lease_that_is_counted_before_and_after_a_flush_is_granted_twice() {
     goes_wrong(World { bug, catches_up: true, ..world }, LINEARIZABLE);
 }
 
-/// Both take it, one of them by a clock that is far ahead.
+/// Both take the key, one of them by a clock that is far ahead.
 const TAKERS: [&[Operation]; 2] = [&[Take(0)], &[Take(0)]];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The fast path of leases: claims, releases, and what is taken back. It knows nothing of ballots.
+//! The fast path of leases: claims, releases, and take-backs. It knows nothing of ballots.
 
 use redlock_proxy::decision::keyspace::proposer::Wish;
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
@@ -8,7 +8,7 @@ use crate::bugs::Bug;
 use crate::server::{Job, Lease, Operation, Reply};
 use crate::world::{At, MASTERS, State, World, name};
 
-/// The fast path of leases.
+/// A request on the fast path of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseLetter {
     pub(crate) client: usize,
@@ -21,7 +21,7 @@ pub(crate) struct LeaseLetter {
 pub(crate) enum LeaseRequest {
     Claim,
     Release,
-    /// A claim was refused: what it left is taken back.
+    /// Removes the copies of a refused claim.
     TakeBack,
 }
 
@@ -35,14 +35,14 @@ impl LeaseLetter {
 pub(crate) struct Votes {
     pub(crate) yes: MasterSet,
     no: MasterSet,
-    /// Where the key is a register.
+    /// Masters on which the key is a register.
     registers: MasterSet,
-    /// The flush after which they were given: no other counts beside the first.
+    /// The flush after which the first vote was given. Votes after another flush do not count.
     flush: Option<u64>,
 }
 
 impl World {
-    /// Gives a request of the fast path to a master, and its answer to the client.
+    /// Delivers a request of the fast path to a master, and its answer to the client.
     pub(crate) fn deliver_lease(&self, state: &mut State, index: usize, letter: LeaseLetter) {
         let LeaseLetter { client, version, key, what } = letter;
         let owner = Lease(name(client));
@@ -86,15 +86,15 @@ impl World {
         }
     }
 
-    /// A master does what a release asks for, and is flushed before it shows its mark: nobody can tell in which order. It is
-    /// asked again.
+    /// Executes a release on a master that is flushed before its mark is read, so that nobody can
+    /// tell the order. The master is asked again.
     pub(crate) fn release_between(&self, state: &mut State, index: usize, letter: LeaseLetter) {
         let LeaseLetter { client, key, .. } = letter;
         let owner = Lease(name(client));
         state.masters[index].slots.give_back(&key, |it| *it == owner);
     }
 
-    /// Nobody was told, so a quorum may have the lease until it is taken back.
+    /// Gives up a claim without an answer. A quorum may hold the lease until it is taken back.
     pub(crate) fn give_up(&self, state: &mut State, client: usize) -> Option<()> {
         let Some(Operation::Claim(key)) = self.operation(state, client) else { return None };
         state.post(client, key, LeaseRequest::TakeBack);
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// From now on the lease of this client may go.
+    /// Records that this client's lease may disappear from now on.
     fn is_taken_back(&mut self, client: usize, key: u8) {
         let end = Job(Operation::End(key, name(client)), 0);
         let _ = self.history.on_invoke(150 + client as u8, end);
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// The leases that were granted and have not ended, by owner and key.
+    /// Leases that were granted and have not ended, as owner and key.
     pub(crate) fn leases<'a>(&'a self, world: &'a World) -> impl Iterator<Item = (usize, u8)> + 'a {
         let granted = |client: usize| {
             let done = &world.clients[client][..self.clients[client].ended];
@@ -159,7 +159,7 @@ impl State {
                 _ => None,
             })
         };
-        // A copy that is made after the end is not for programs to tell: `tests/leases` has clocks.
+        // Programs cannot judge a copy made after the end: `tests/leases` models clocks.
         let is_on_its_way = |client: usize| {
             let letters = self.masters.iter().flat_map(|master| &master.leases);
             letters

@@ -1,4 +1,4 @@
-//! Emptying all masters, while others work on them.
+//! Flushes of all masters while other clients work on them.
 
 use redlock_proxy::decision::keyspace::flush::{Flush, Request, Step};
 use redlock_proxy::decision::keyspace::slot::Slots;
@@ -8,7 +8,7 @@ use crate::bugs::Bug;
 use crate::server::{Job, Reply};
 use crate::world::{At, MASTERS, State, World};
 
-/// A request of who flushes, on its way.
+/// A flush request on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FlushLetter {
     client: usize,
@@ -17,7 +17,7 @@ pub(crate) struct FlushLetter {
 }
 
 impl FlushLetter {
-    /// Whether a master does a flush by it that it has not done.
+    /// Whether it makes a master do a flush that it has not done yet.
     pub(crate) fn is_new(self, slots: &Slots<Job>) -> bool {
         matches!(self.request, Request::Flush(counter) if counter > slots.last_flush())
     }
@@ -31,14 +31,14 @@ impl World {
         state.post_flush(client, request);
     }
 
-    /// Another roster counts.
+    /// Continues a flush after the roster has changed.
     pub(crate) fn flush_again(&self, state: &mut State, client: usize) {
         let At::Flushing(flush) = &mut state.clients[client].at else { return };
         let request = if self.is(Bug::MixesVersions) { flush.request() } else { flush.again() };
         state.post_flush(client, request);
     }
 
-    /// Gives a request to a master, and its answer to the client, if that has not gone on.
+    /// Delivers a request to a master, and its answer to the client unless that has moved on.
     pub(crate) fn deliver_flush(&self, state: &mut State, index: usize, letter: FlushLetter) {
         let FlushLetter { client, version, request } = letter;
         let time = self.flush_time(state);
@@ -48,7 +48,7 @@ impl World {
         let last = match request {
             Request::Look if self.is(Bug::FlushesByItsOwnClock) => 0,
             Request::Look => master.slots.last_flush(),
-            // Who copies to it does its flushes.
+            // The proxy that copies to this master performs the flushes there.
             Request::Flush(_) if master.version.is_none() => 0,
             Request::Flush(counter) if self.is(Bug::FlushesWithoutATrace) => {
                 master.slots = Slots::default();
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// The clock of who flushes may be far behind those of all others.
+    /// Clock of the flushing proxy, which may be far behind all others.
     fn flush_time(&self, state: &State) -> u64 {
         if self.flushes_late { 0 } else { state.clock }
     }

@@ -1,15 +1,16 @@
-//! Histories that are too long to explore: paths through a world that are drawn by lot.
+//! Histories that are too long to explore: random paths through a world.
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, UniformChooser};
 
 use crate::world::World;
 
-/// Goes at least this many steps on paths from the beginning, and finds nothing wrong. Some lead to the end of all operations.
+/// Takes at least this many steps on random paths from the beginning, and checks that nothing goes
+/// wrong and that some paths complete all operations.
 pub(crate) fn holds_by_lot(world: World, seed: u64, steps: usize) {
     walk(world, seed, steps).assert_properties();
 }
 
-/// The same, of a world in which operations keep each other from their ends.
+/// Same as [`holds_by_lot`], for a world in which operations may prevent each other from ending.
 pub(crate) fn breaks_nothing_by_lot(world: World, seed: u64, steps: usize) {
     let always = world.properties().into_iter().filter(|it| it.expectation == Expectation::Always);
     let checker = walk(world, seed, steps);

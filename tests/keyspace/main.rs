@@ -1,11 +1,12 @@
-//! Keys by exhaustion: every order in which requests and answers can come, be late or be lost, for up to three clients
-//! before three masters, with programs over one key or two, and leases that claims write beside them. The code that really
-//! decides is checked ([`Proposer`] and what masters keep); links and the fast path of leases are modelled.
+//! Exhaustive model of keys: every order in which requests and answers can arrive, be late or be
+//! lost. Up to three clients work on three masters, with programs over one key or two and leases
+//! that claims write beside them. The model runs the real decision code ([`Proposer`] and the
+//! masters' state); links and the fast path of leases are modelled.
 //!
-//! One client may flush, all the while some masters miss it.
+//! One client may flush while some masters miss the flush.
 //!
-//! Every history of answers must be one of a single server (linearizability). A model that cannot fail proves nothing:
-//! every rule is taken away once, and the model has to find what breaks.
+//! Every history of answers must be possible for a single server (linearizability). A model that
+//! cannot fail proves nothing: each rule is removed once, and the model has to find a violation.
 //!
 //! [`Proposer`]: redlock_proxy::decision::keyspace::proposer::Proposer
 
@@ -32,7 +33,7 @@ fn world(clients: &[&[Operation]]) -> World {
     World::of(clients)
 }
 
-/// The last programs, and the last ones of each of so many workers.
+/// Keeps the last programs, and the last ones of this many workers.
 fn keep(last: usize, workers: usize) -> Keep {
     Keep { last, workers, age_us: u64::MAX }
 }
@@ -130,7 +131,7 @@ fn a_list_that_is_too_short_is_an_error() {
     holds(World { retries: 1, keep: keep(1, 0), ..world(&clients) }, 1_000);
 }
 
-/// The other one goes on while it waits, and writes more programs than are kept.
+/// The other worker continues during the pause, and writes more programs than are kept.
 #[test]
 fn no_worker_that_pauses_is_forgotten() {
     let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0), Increment(0)]];
@@ -151,8 +152,8 @@ fn no_group_that_its_worker_has_followed_up_is_torn_apart() {
     holds(World { keep: keep(1, 1), ..world(&clients) }, 1_000);
 }
 
-/// Three clients that mix programs on one key with those on both, for long enough that a key forgets what the other one still
-/// shows.
+/// Three clients that mix programs on one key with programs on both. They run long enough for one
+/// key to forget what the other one still shows.
 fn mixing() -> World {
     let clients: [&[Operation]; 3] = [
         &[Increment(0), Both, Increment(1), Both, Increment(0), Increment(0), Increment(0), Both],
@@ -173,12 +174,13 @@ fn no_key_is_stuck_by_programs_on_it_and_another_for_long() {
     holds_by_lot(mixing(), 2, 3_000_000);
 }
 
-/// The same, and the last master forgets once both keys have gone on for a while.
+/// Same as [`mixing`], but the last master forgets after both keys have been in use for a while.
 fn forgetting() -> World {
     World { forgets: true, forgets_after: 300, is_told_by_all: false, keep: keep(2, 2), ..mixing() }
 }
 
-/// A program on both keys may come to nothing on one master, and have overwritten one of two copies of what a key held.
+/// A program on both keys may fail on one master and yet have overwritten one of two copies of a
+/// key's value.
 #[test]
 fn no_key_loses_what_it_held_as_a_master_forgets() {
     holds_by_lot(forgetting(), 1, 500_000);
@@ -235,8 +237,9 @@ fn no_lease_beside_an_open_register_is_lost_by_an_admission() {
     holds(World { forgets: true, ..world(&[&[Claim(0), Read(0)], &[Increment(0)]]) }, 1_000);
 }
 
-/// A claim that reaches a master after that has been given a copy of its lease counts twice, once before and once after the
-/// deletion. So the connections of who is admitted end before.
+/// A claim may reach a master after that has received a copy of its lease. It would then count
+/// twice, once before and once after the deletion. So the master's connections are closed before it
+/// is admitted.
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn no_lease_that_was_deleted_comes_back_by_an_admission() {
@@ -403,8 +406,9 @@ fn no_lease_beside_a_program_is_lost_by_who_removes_remains() {
     holds(world(&[&[Claim(0)], &[Increment(0)], &[Settle(0)]]), 1_000);
 }
 
-/// A program that took an end away may have been decided with the vote of a master that has forgotten it, and of the others
-/// one has run it as well, and one has cleaned up what there was.
+/// A program that removed an expiry may have been decided with the vote of a master that has
+/// forgotten it. Of the other two masters, one has run it as well, and one has cleaned up the
+/// expired value.
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn no_claim_passes_after_an_admission_beside_what_took_an_end_away() {
@@ -414,7 +418,7 @@ fn no_claim_passes_after_an_admission_beside_what_took_an_end_away() {
     }
 }
 
-/// It keeps the end, or leaves nothing: what claims find after that is no other.
+/// The program keeps the expiry, or leaves nothing, so claims find the same after that.
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn no_claim_after_an_end_that_a_program_has_kept_breaks_a_key() {
@@ -426,7 +430,7 @@ fn no_claim_after_an_end_that_a_program_has_kept_breaks_a_key() {
     holds(World { is_stocked: true, is_stock_short: true, retries: 1, ..world }, 1_000);
 }
 
-/// What it has left has ended as well.
+/// The value that the program left has expired as well.
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn what_ran_before_an_admission_is_told_once_it_is_over() {
@@ -522,7 +526,7 @@ fn no_flush_around_an_admission_tears_two_keys_apart() {
     holds(World { is_stocked: true, forgets: true, ..world }, 1_000);
 }
 
-/// Two proposers of programs, and a flush that may be done on any master at any time, or never.
+/// Two proposers of programs, and a flush that any master may do at any time, or never.
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn no_flush_between_two_programs_breaks_a_key() {

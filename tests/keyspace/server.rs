@@ -1,54 +1,55 @@
-//! What a single server would do: the specification that histories are held against, and the programs that run on masters.
+//! The behaviour of a single server: the specification that histories are compared with, and the
+//! programs that run on masters.
 
 use redlock_proxy::decision::keyspace::slot::State;
 use redlock_proxy::decision::keyspace::{Program, Runs, Seen};
 use stateright::semantics::SequentialSpec;
 
-/// What a client wants, or what happens to its lease by itself.
+/// An operation of a client, or the end of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     /// `SET key token NX PX`, by the fast path of leases.
     Claim(u8),
-    /// Gives it back.
+    /// Releases the lease.
     Release(u8),
-    /// Counts on, if there is something, and takes its end away: `PERSIST`, `SET XX`, ...
+    /// Increments an existing value and removes its expiry: `PERSIST`, `SET XX`, ...
     Touch(u8),
     /// `INCR`.
     Increment(u8),
     /// `DEL`.
     Delete(u8),
-    /// `SET key value PX`: it fades by itself.
+    /// `SET key value PX`: it expires by itself.
     Pass(u8),
-    /// `SET key value NX PX`: it has faded when its time is over, and not before.
+    /// `SET key value NX PX`: it expires when its time is over, and not before.
     Take(u8),
-    /// Counts both keys on.
+    /// Increments both keys.
     Both,
-    /// Counts the second key on if there is a first.
+    /// Increments the second key if the first exists.
     Guarded,
-    /// What the key holds.
+    /// Reads the key.
     Read(u8),
-    /// The same, once all masters hold it that answer.
+    /// Reads the key once all masters that answer hold the same.
     Settle(u8),
     /// `FLUSHDB`.
     Flush,
     /// The lease of this client under this key ends.
     End(u8, u8),
-    /// What fades under this key has done so.
+    /// The expiring value under this key has expired.
     Fade(u8),
     /// All masters have lost the register under this key.
     Vanish(u8),
 }
 
-/// What a client is answered.
+/// Answer to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reply {
-    /// Yes, or the number after it.
+    /// Yes (1) or no (0), or the number after an increment.
     Number(u8),
-    /// What the key holds.
+    /// Value of the key.
     Held(Held),
 }
 
-/// What a key holds: an owner, and how often it was counted on.
+/// Value of a key: an owner, and the number of increments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Held {
     #[default]
@@ -57,10 +58,11 @@ pub(crate) enum Held {
     Register(u8, u8),
 }
 
-/// How long what passes stays, in the time of the world, which goes on by ten with each round.
+/// Time to live of expiring values, in the time of the world, which advances by ten with each
+/// round.
 pub(crate) const SHORT: u64 = 15;
 
-/// What a key holds, and until when.
+/// Value and expiry of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
     pub(crate) held: Held,
@@ -71,7 +73,7 @@ pub(crate) struct Stored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Job(pub(crate) Operation, pub(crate) u8);
 
-/// A lease: its owner.
+/// A lease, named by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lease(pub(crate) u8);
 
@@ -87,7 +89,7 @@ impl Held {
         }
     }
 
-    /// Who counts first owns it.
+    /// The first client to increment becomes the owner.
     fn counted(self, by: u8) -> (Self, u8) {
         let number = match self {
             Self::Register(_, number) => number + 1,
@@ -97,7 +99,7 @@ impl Held {
         (Self::Register(owner, number), number)
     }
 
-    /// What a key holds at this time.
+    /// Value of a key at this time.
     pub(crate) fn of(state: &State<Job>, lease: Option<&Lease>, now: u64) -> Self {
         match lease {
             Some(lease) => Self::Lease(lease.0),
@@ -117,7 +119,7 @@ impl Stored {
 }
 
 impl Job {
-    /// What the keys hold afterwards, where something was written, and the reply.
+    /// Returns the new state of the keys that were written, and the reply.
     fn result(self, stored: [Stored; 2], now: u64) -> ([Option<Stored>; 2], u8) {
         let mut written = [None; 2];
         let is_there = |key: u8| stored[usize::from(key)].held.is_there();
@@ -205,7 +207,7 @@ impl Runs for Job {
 pub(crate) struct Server(pub(crate) [Stored; 2]);
 
 impl SequentialSpec for Server {
-    /// With the client.
+    /// Includes the client.
     type Op = Job;
     type Ret = Reply;
 
@@ -245,7 +247,7 @@ impl SequentialSpec for Server {
         }
     }
 
-    /// A claim may be refused by copies that are about to go.
+    /// Copies that are about to disappear may still refuse a claim.
     fn is_valid_step(&mut self, job: &Job, reply: &Reply) -> bool {
         let is_refused = matches!((job, reply), (Job(Operation::Claim(_), _), Reply::Number(0)));
         is_refused || self.invoke(job) == *reply

@@ -1,4 +1,4 @@
-//! Dropping the stamps of keys that are absent.
+//! Sweeps that drop the stamps of absent keys.
 
 use redlock_proxy::decision::keyspace::settle::{Finding, settle};
 use redlock_proxy::decision::keyspace::slot::{Sight, Slots};
@@ -11,11 +11,11 @@ use crate::server::{Job, Operation};
 use crate::world::{Action, MASTERS, State, World};
 
 const KEYS: [u8; 2] = [0, 1];
-/// By how much the clock of who sweeps is ahead of all others.
+/// How far the sweeper's clock is ahead of all others.
 const AHEAD: u64 = 15;
 
-/// A stamp that may be dropped: the key, its accepted ballot, and the version of the roster under which all members were
-/// asked.
+/// A stamp that may be dropped: the key, its accepted ballot, and the roster version under which
+/// all members were asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Swept {
     key: u8,
@@ -24,7 +24,8 @@ pub(crate) struct Swept {
 }
 
 impl World {
-    /// All members are asked at once here. What a sweep relies on stays as it is once it is so.
+    /// Adds sweep actions. All members are asked at once here, because anything that a sweep relies
+    /// on remains true.
     pub(crate) fn sweeping(&self, state: &State, actions: &mut Vec<Action>) {
         let are_all_in = state.masters.iter().all(|master| master.version == Some(state.version()));
         if state.sweeps < self.sweeps && are_all_in {
@@ -102,7 +103,8 @@ impl World {
         state.masters.iter().map(|master| sights(&master.slots)).collect()
     }
 
-    /// With all masters asked nothing can hang on who is silent, unless a claim is not over.
+    /// Whether the state can be settled. With all masters asked, nothing can depend on silent ones,
+    /// unless a claim is still under way.
     pub(crate) fn can_be_settled(&self, state: &State) -> bool {
         let are_all_in = state.masters.iter().all(|master| master.version == Some(state.version()));
         let claims = |operation: &Operation| matches!(operation, Operation::Claim(_));
@@ -110,7 +112,7 @@ impl World {
         if !is_asked || !are_all_in || self.clients.iter().flatten().any(claims) {
             return true;
         }
-        // Once all has ended that ends.
+        // By this time, everything that expires has expired.
         let counter = state.clock + if self.is_told_by_all { 100 } else { 10 };
         let ballot = Ballot { epoch: 0, counter, worker: 0 };
         let sights = self.sights(state);

@@ -22,106 +22,111 @@ use crate::server::{Held, Job, Lease, Operation, Reply, SHORT, Server, Stored};
 use crate::sweeper::Swept;
 
 pub(crate) const MASTERS: usize = 3;
-/// How long a round takes, by the clocks of clients.
+/// Duration of a round, by the clients' clocks.
 pub(crate) const ROUND: u64 = 10;
 pub(crate) const LINEARIZABLE: &str = "every history is one of a single server";
 pub(crate) const TOLD: &str = "every worker is told what became of its programs";
 pub(crate) const SETTLED: &str = "all masters together tell what the keys hold";
 
-/// What may happen, and how often.
+/// Possible events and their limits.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// The operations of each client, one after the other.
+    /// Operations of each client, in order.
     pub(crate) clients: Vec<Vec<Operation>>,
-    /// How often proposers begin again, all together.
+    /// Maximum restarts of proposers, in total.
     pub(crate) retries: u8,
-    /// How many answers are lost.
+    /// Maximum lost answers.
     pub(crate) losses: u8,
     /// Whether the last master may forget, once, and be admitted again.
     pub(crate) forgets: bool,
-    /// When it does so at the earliest. It learns what the others had in between, and knows it no more.
+    /// Earliest time at which it forgets. Until then it learns the others' state, and loses that
+    /// too.
     pub(crate) forgets_after: u64,
-    /// Whether claims begin only after that. What is left of one that was refused before is a lease for who is admitted.
+    /// Whether claims begin only after the admission. Remains of a claim refused earlier look like
+    /// a lease to the admission.
     pub(crate) claims_once_admitted: bool,
-    /// Whether its connections end before it is admitted, so that nothing from before is late.
+    /// Whether its connections are closed before the admission, so that no earlier request arrives
+    /// late.
     pub(crate) is_cut_off: bool,
     /// Whether leases end by themselves.
     pub(crate) ends: bool,
-    /// Whether what passes fades.
+    /// Whether expiring values expire.
     pub(crate) fades: bool,
-    /// By how much the clock of every other client is behind. Refusals are heard then, and lead to retries: nothing else
-    /// brings a slow client above what others were promised.
+    /// How far the clock of every other client is behind. If set, refusals are heard and lead to
+    /// retries: nothing else raises a slow client's ballot above the others' promises.
     pub(crate) slow: u64,
-    /// By how much it is ahead of those of the masters, and those of the others are not. Else masters have clocks by which
-    /// everything has ended: what those say is not looked at.
+    /// How far those clients' clocks are ahead of the masters'; the other clients' clocks agree
+    /// with the masters'. If 0, everything has expired by the masters' clocks, so these never
+    /// matter.
     pub(crate) fast: u64,
-    /// How often a master may lose a value from under its stamp.
+    /// Maximum times that a master may lose a value from under its stamp.
     pub(crate) loses: u8,
-    /// Whether claims may be given up before they are told.
+    /// Whether clients may give up claims before they get an answer.
     pub(crate) gives_up: bool,
-    /// Whether masters that have missed a flush make up for it by themselves.
+    /// Whether masters that have missed a flush catch up by themselves.
     pub(crate) catches_up: bool,
-    /// Whether the clock of who flushes is far behind.
+    /// Whether the flushing client's clock is far behind.
     pub(crate) flushes_late: bool,
-    /// What somebody has done by hand before.
+    /// Earlier manual changes.
     pub(crate) litter: Litter,
-    /// How often stamps are swept for what can be dropped.
+    /// Maximum sweeps for stamps that can be dropped.
     pub(crate) sweeps: u8,
-    /// Whether all masters together can tell what the keys hold, once they are in and what ends has ended.
+    /// Whether all masters together can determine the keys' values, once all are members and
+    /// expiring values have expired.
     pub(crate) is_told_by_all: bool,
-    /// Whether any two masters, too, can always tell what the keys hold.
+    /// Whether any two masters can always determine the keys' values as well.
     pub(crate) is_told_by_any_two: bool,
-    /// Whether the first key holds something from the beginning.
+    /// Whether the first key has a value from the beginning.
     pub(crate) is_stocked: bool,
-    /// Whether that ends after the first round.
+    /// Whether that value expires after the first round.
     pub(crate) is_stock_short: bool,
-    /// How many programs a stamp remembers.
+    /// Number of programs that a stamp remembers.
     pub(crate) keep: Keep,
-    /// Whether that is enough, so that every worker is told what became of its programs.
+    /// Whether `keep` is enough for every worker to learn the outcome of its programs.
     pub(crate) is_enough: bool,
     pub(crate) bug: Option<Bug>,
 }
 
-/// What somebody has done to the first key by hand.
+/// Manual changes to the first key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Litter {
     Nothing,
-    /// Written another string on so many masters, and none on the others.
+    /// Different strings written on this many masters, and none on the others.
     Strings(u8),
-    /// Deleted the stamp of what was stocked, on the first master.
+    /// Deleted stamp of the initial value on the first master.
     NoStamp,
-    /// Written a string on the first master beside what was stocked, which it had missed.
+    /// A string on the first master, beside the initial value that it had missed.
     Beside,
 }
 
-/// Who has written that, less the number of the master.
+/// Owner of those strings on the first master; the others count up from it.
 const LITTERER: u8 = 50;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) masters: [Master; MASTERS],
     pub(crate) clients: Vec<Client>,
-    /// The last ballot counter that was used.
+    /// The last ballot counter in use.
     pub(crate) clock: u64,
     retries: u8,
     losses: u8,
-    /// What masters may drop.
+    /// Stamps that masters may drop.
     pub(crate) swept: Vec<Swept>,
     pub(crate) sweeps: u8,
-    /// How many keys were copied to the master that has forgotten.
+    /// Number of keys copied to the master that has forgotten.
     pub(crate) copied: u8,
-    /// The last flush that the others had done when that began.
+    /// The others' last flush when the copying began.
     pub(crate) flush_before_copying: Option<u64>,
-    /// How often masters have lost a value.
+    /// Number of values that masters have lost.
     lost: u8,
     pub(crate) history: LinearizabilityTester<u8, Server>,
-    /// Leases that have ended: owner and key.
+    /// Ended leases, as owner and key.
     pub(crate) ended: Vec<(u8, u8)>,
-    /// What was taken for a time that is not over: when it is, by whom, and the key.
+    /// Values with an expiry still to come, as expiry, owner and key.
     fading: Vec<(u64, u8, u8)>,
-    /// How many operations nobody knows about.
+    /// Number of operations with an unknown outcome.
     errors: u8,
-    /// Nobody could tell what became of a program.
+    /// Whether the outcome of a program could not be determined.
     is_untold: bool,
     is_wrong: bool,
 }
@@ -129,20 +134,20 @@ pub(crate) struct State {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
     pub(crate) slots: Slots<Job>,
-    /// The version of the roster that its mark shows; `None`: it has no mark.
+    /// Roster version in its mark; `None` if it has no mark.
     pub(crate) version: Option<u64>,
     pub(crate) inbox: Vec<Letter>,
-    /// What the fast path of leases has sent, in the order of each client.
+    /// Requests from the fast path of leases, in order for each client.
     pub(crate) leases: Vec<LeaseLetter>,
     pub(crate) flushes: Vec<FlushLetter>,
     pub(crate) is_touched: bool,
 }
 
-/// A request on its way: from which client, under which ballot.
+/// A request on its way, with its client and ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Letter {
     client: usize,
-    /// The number of its operation: the next one may run under the same ballot.
+    /// Number of the operation, because the next one may run under the same ballot.
     operation: usize,
     version: u64,
     ballot: Ballot,
@@ -152,13 +157,13 @@ pub(crate) struct Letter {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) at: At,
-    /// The version of the roster that it works under.
+    /// Roster version under which it works.
     pub(crate) version: u64,
-    /// What the last program on a key left for the next one, by key.
+    /// State that the last program on each key left for the next one.
     pub(crate) held: Vec<(u8, Basis<Job>, MasterSet)>,
-    /// How many of its operations have ended.
+    /// Number of its completed operations.
     pub(crate) ended: usize,
-    /// Its release goes on as a program, and has deleted a copy before.
+    /// Whether its release continues as a program after deleting a copy.
     pub(crate) has_released: bool,
 }
 
@@ -168,7 +173,7 @@ pub(crate) enum At {
     Program(Box<Proposer<Job>>),
     Voting(LeaseRequest, Votes),
     Flushing(Flush),
-    /// It was told that nobody knows, and goes away.
+    /// It was told that the outcome is unknown, and leaves.
     Gone,
 }
 
@@ -180,32 +185,34 @@ pub(crate) enum Action {
     DeliverUnheard(usize, Letter),
     DeliverLease(usize, LeaseLetter),
     DeliverFlush(usize, FlushLetter),
-    /// A master answers a release, and is flushed before it shows its mark: nobody can tell in which order.
+    /// A master answers a release and is flushed before its mark is read, so that nobody can tell
+    /// the order.
     ReleaseBetween(usize, LeaseLetter, FlushLetter),
     /// A master does a flush that it has missed.
     CatchUp(usize),
-    /// A lease that was granted ends.
+    /// A granted lease ends.
     End(usize, u8),
-    /// A master drops its copy of a lease that has ended.
+    /// A master drops its copy of an ended lease.
     Drop(usize, u8),
-    /// A value goes from under its stamp: cleaned up after its end, or lost.
+    /// A value disappears from under its stamp: cleaned up after its expiry, or lost.
     Remove(usize, u8, bool),
-    /// All members are asked what they have.
+    /// All members are asked for their stamps.
     Sweep,
-    /// This client settles without those that have not answered.
+    /// This client settles without the masters that have not answered.
     Settle(usize),
     /// A master drops a stamp.
     Forget(usize, Swept),
-    /// The last master loses all it has, and is put out of the roster. It could be put out later. But what it does without a
-    /// mark counts for nobody, so all that happens meanwhile can as well happen before.
+    /// The last master loses everything and leaves the roster. It could leave later. But without a
+    /// mark its answers count for nobody, so anything that happens in between could happen before
+    /// as well.
     Empty,
-    /// It is given what the others have under the next key.
+    /// It receives the others' state of the next key.
     Copy,
-    /// It was given everything, and comes in again.
+    /// It has received everything and is admitted again.
     Admit,
     /// A client learns of another version.
     Learn(usize),
-    /// A client gives its claim up: nobody knows what became of it.
+    /// A client gives up its claim, whose outcome is unknown.
     GiveUp(usize),
 }
 
@@ -255,7 +262,8 @@ impl World {
 
     fn begin(&self, state: &mut State, client: usize) -> Option<()> {
         let operation = self.operation(state, client)?;
-        // What begins under a version that is over could as well have begun before, and be on its way.
+        // An operation that begins under an old version could as well have begun earlier and still
+        // be on its way.
         let version = state.version();
         let me = &mut state.clients[client];
         if me.version < version {
@@ -309,8 +317,8 @@ impl World {
         self.send(state, client, request);
     }
 
-    /// What may be taken for remains by a round that begins now: every lease whose claim has ended. One that has been seen for
-    /// so long is no other.
+    /// Leases that a round beginning now may treat as remains: every lease whose claim has ended.
+    /// One that has been seen for that long is the same lease.
     fn over(&self, state: &State) -> Over<Job> {
         if self.is(Bug::RemovesWhateverHeHolds) {
             return Over::All;
@@ -327,7 +335,7 @@ impl World {
         Over::These(owners.flat_map(|owner| [(0, Lease(owner)), (1, Lease(owner))]).collect())
     }
 
-    /// Every other client has a slow clock, or a fast one.
+    /// Clock of a client. Every other client has a slow clock, or a fast one.
     fn clock_of(&self, state: &State, client: usize) -> u64 {
         match client % 2 {
             1 => (state.clock + self.fast).saturating_sub(self.slow),
@@ -335,7 +343,7 @@ impl World {
         }
     }
 
-    /// What the clocks of masters say.
+    /// Time by the masters' clocks.
     pub(crate) fn own_clock(&self, state: &State) -> u64 {
         let is_looked_at = self.fast > 0 && !self.is(Bug::BelievesEveryClock);
         if is_looked_at { state.clock } else { u64::MAX }
@@ -374,14 +382,15 @@ impl World {
         }
     }
 
-    /// Gives a letter to a master, and its answer to the proposer.
+    /// Delivers a letter to a master, and its answer to the proposer.
     fn deliver(&self, state: &mut State, index: usize, letter: &Letter, is_heard: bool) {
         let own_us = self.own_clock(state);
         let master = &mut state.masters[index];
         master.inbox.retain(|other| other != letter);
         master.is_touched = true;
-        // A master that is yet to be admitted refuses programs: what it has run would count as soon as it is in. The version of
-        // the others is read behind their scripts, and says whether the answer counts.
+        // A master that is not yet admitted refuses programs: otherwise they would count as soon as
+        // it is a member. For the other masters, the version read behind their scripts decides
+        // whether an answer counts.
         if master.version.is_none() && !self.is(Bug::RunsBeforeItIsIn) {
             return;
         }
@@ -410,7 +419,7 @@ impl World {
         self.step(state, letter.client, letter.ballot, step);
     }
 
-    /// Whoever settles does not wait for the others any more.
+    /// Stops waiting for the other masters while settling.
     fn settle_without_the_silent(&self, state: &mut State, client: usize) -> Option<()> {
         let At::Program(proposer) = &mut state.clients[client].at else { return None };
         let ballot = proposer.ballot()?;
@@ -463,7 +472,7 @@ impl World {
         is_kept && flush < slots.last_flush()
     }
 
-    /// Whether a letter can never have an effect any more.
+    /// Whether a letter can have no more effect.
     fn is_dead(&self, slots: &Slots<Job>, letter: &Letter) -> bool {
         if self.is(Bug::BreaksPromises) || self.is(Bug::AdoptsWithTheOldBallot) {
             return false;
@@ -499,13 +508,13 @@ impl State {
         self.is_wrong = !self.history.is_consistent();
     }
 
-    /// Time goes on for everybody.
+    /// Advances the time for everybody.
     pub(crate) fn go_on(&mut self) {
         self.fade(ROUND);
         self.clock += ROUND;
     }
 
-    /// What was taken for a time that is over once so much more has passed may fade from then on.
+    /// Lets values expire from now on if their time is over after this much longer.
     fn fade(&mut self, more: u64) {
         let now = self.clock + more;
         for (_, owner, key) in self.fading.extract_if(.., |(due, ..)| *due <= now) {
@@ -518,8 +527,8 @@ impl State {
         self.errors += 1;
     }
 
-    /// Whether what was decided under this key may be with nobody: a quorum has lost it, and the others may never have had it,
-    /// or have overwritten it.
+    /// Whether no master may be left with the decided value of this key: a quorum has lost it, and
+    /// the others may never have had it, or have overwritten it.
     fn is_with_nobody(&self, key: u8) -> bool {
         let slots = self.masters.iter().map(|master| master.slots.get(&key));
         slots.filter(|slot| slot.is_gone).count() >= Quorum::of(MASTERS).needed()
@@ -540,7 +549,7 @@ impl State {
         }
     }
 
-    /// Of the masters that nothing has happened to yet, the first stands for all.
+    /// Whether an earlier untouched master stands for this one.
     fn is_like_another(&self, master: usize) -> bool {
         !self.masters[master].is_touched
             && self.masters[..master].iter().any(|other| !other.is_touched)
@@ -581,7 +590,8 @@ impl Client {
 
 impl Master {
     fn post(&mut self, letter: Letter) {
-        // A late prepare can only make others fail. So can its being lost, or a promise that nobody heard of.
+        // A late prepare can only make others fail. Its loss, or a promise that nobody heard, is no
+        // worse.
         self.inbox.retain(|old| {
             old.client != letter.client || !matches!(old.request, Request::Prepare(..))
         });
@@ -707,7 +717,7 @@ impl Model for World {
             }
             for (key, slot) in master.slots.iter().filter(|(_, slot)| slot.is_there()) {
                 match slot.state.value.end {
-                    // Time goes on until the next round.
+                    // Time advances until the next round.
                     Some(end)
                         if end + self.slow < state.clock + ROUND
                             && (self.fast == 0 || slot.state.stays_us <= state.clock) =>
@@ -768,7 +778,7 @@ impl Model for World {
             Action::End(client, key) => {
                 let (thread, owner) = (100 + client as u8, name(client));
                 let end = Job(Operation::End(key, owner), 0);
-                // Masters keep their copies for a while longer, so it has no certain end.
+                // Masters keep their copies a while longer, so the lease has no certain end.
                 let _ = state.history.on_invoke(thread, end);
                 state.ended.push((owner, key));
             }

@@ -1,4 +1,4 @@
-//! Two masters, and what the functions say that they hold.
+//! Two real masters, and the state that the functions expect them to hold.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,26 +24,28 @@ use crate::support::{Master, Raw, Reply as Wire, encode};
 use crate::tasks::{self, Held, Stored, TAG, Task, place};
 use crate::{Ask, Flaw, Flush, Told, now_us};
 
-/// See the module.
+/// Two masters and their expected state.
 pub(crate) struct Both {
     _masters: [Master; 2],
     pub(crate) connections: [Raw; 2],
     pub(crate) slots: [Slots<Task>; 2],
     programs: HashMap<&'static str, Arc<ProgramText>>,
-    /// The highest counter so far.
+    /// Highest counter so far.
     pub(crate) counter: u64,
 }
 
-/// Where a stamp says how long its value stays.
+/// Bytes of a stamp that say how long its value stays.
 const STAYS: std::ops::Range<usize> = 65..73;
 
-/// What the clock of a master and ours may differ by when they are read for the same purpose, and more.
+/// More than the clock of a master and ours may differ when read for the same purpose.
 const SOON_US: u64 = 100_000;
 
-/// By how much the two may differ in how long something stays: a busy machine may stop us between one clock and the other.
+/// Tolerated difference in how long something stays: a busy machine may pause this process between
+/// two clock reads.
 const APART_US: u64 = 2_000_000;
 
-/// By how much a master may take something to stay longer than we do: it runs later, and counts in milliseconds.
+/// How much longer a master may keep something than this process expects: it runs later, and counts
+/// in milliseconds.
 const LATE_US: u64 = 10_000;
 
 /// The mark up to its tail.
@@ -111,7 +113,7 @@ impl Both {
                 adopt.states[0].over = over.collect();
                 adopt.states[0].flush = self.slots[at].last_flush() + u64::from(flush);
                 let held = self.connections[from].ask(&["DUMP", name(&place(key))]).await;
-                // What a lease stands in for is lost: the master itself would fetch nothing.
+                // A value replaced by a lease is lost: the master itself would fetch nothing.
                 let is_there = self.slots[from].get(&place(key)).lease.is_none();
                 let held = bulk(held).filter(|_| is_held && is_there);
                 self.ask(at, Request::Adopt(adopt), held).await?;
@@ -122,7 +124,7 @@ impl Both {
                     self.connections[at].ask(&["DEL", name(&place(key))]).await;
                 }
             }
-            // The functions need no stamp for that.
+            // The functions need no stamp for these.
             Ask::Close { at, key, .. } | Ask::Forget { at, key, .. }
                 if self.stamp(at, &place(key)).await.is_none() => {}
             Ask::Close { at, key, is_right } => {
@@ -132,7 +134,7 @@ impl Both {
             }
             Ask::Forget { at, key, is_right } => {
                 let accepted = self.accepted(at, key, is_right);
-                // Nobody asks for that while it lives.
+                // Nobody asks for that while the value lives.
                 let slot = self.slots[at].get(&place(key));
                 if !Task::lives(&slot.state.value, self.counter) {
                     self.let_short_ends_pass().await;
@@ -166,7 +168,7 @@ impl Both {
         Ok(())
     }
 
-    /// A worker that asks for promises, and runs a program on them.
+    /// Lets a worker ask for promises and run a program on them.
     async fn turn(&mut self, at: usize, task: Task, worker: u64) -> Checked {
         let highest = task.keys().iter().map(|key| self.slots[at].get(key).promised).max();
         self.counter += 1;
@@ -183,7 +185,8 @@ impl Both {
         let slots = task.keys().into_iter().map(|key| self.slots[at].get(&key));
         let mut basis: Vec<_> = slots
             .map(|slot| {
-                // Whoever was promised nothing takes a ballot of its own: that of a flush is nobody's.
+                // A worker without a promise uses its own ballot, because a flush's ballot belongs
+                // to nobody.
                 let own = Ballot { epoch: 0, counter: self.counter, worker: 7 };
                 let ballot = if slot.promised <= slot.floor { own } else { slot.promised };
                 let flush = self.slots[at].last_flush();
@@ -197,7 +200,7 @@ impl Both {
             Flaw::Ballot => last.ballot.counter = last.ballot.counter.saturating_sub(1),
             Flaw::Worker => last.ballot.worker = last.ballot.worker.saturating_sub(1),
             Flaw::Lease => last.lease = Some(lease(9, 0)),
-            // What was accepted names the flush after which it was.
+            // An accepted ballot implies the flush after which it was accepted.
             Flaw::Flush if last.accepted == Ballot::NONE => last.flush += 1,
             Flaw::Flush => {}
         }
@@ -242,8 +245,8 @@ impl Both {
     }
 
     async fn claim(&mut self, at: usize, key: usize, token: u8) -> Checked {
-        // A lock of another library may have no end. In the place of a string without an end, which somebody has removed by
-        // hand, it looks like that string.
+        // Another library's lock may have no expiry. In place of a manually removed string without
+        // an expiry, it would look like that string.
         let slot = self.slots[at].get(&place(key));
         let Stored { held, clean_ms } = &slot.state.value;
         let looks_the_same = slot.is_gone && matches!(held, Held::Text(_)) && *clean_ms == -1;
@@ -260,12 +263,13 @@ impl Both {
         }
         self.connections[at].send(&encode(&words)).await;
         let is_done = self.connections[at].reply().await == Wire::ok();
-        // A value that has gone by itself is no register any more.
+        // An expired value is no longer a register.
         prop_assert_eq!(self.slots[at].claim(&place(key), lease), is_done);
         Ok(())
     }
 
-    /// So much time passes by the clocks of masters, as far as stamps show. Nothing is cleaned up by it.
+    /// Advances the masters' clocks by this much, as far as stamps show. Nothing is cleaned up by
+    /// that.
     async fn pass(&mut self, by_us: u64) {
         for at in 0..2 {
             for place in [place(0), place(1)] {
@@ -281,8 +285,9 @@ impl Both {
         }
     }
 
-    /// The clocks of masters are not read at the same moment as ours: what ends soon would have ended for one of them, and what
-    /// has just ended not yet.
+    /// Waits until expiries close to the current time are over. The masters' clocks and ours are
+    /// not read at the same moment, so either could see such a value as expired when the other does
+    /// not.
     pub(crate) async fn let_short_ends_pass(&self) {
         let all = self.slots.iter().flat_map(Slots::iter);
         let ends = all.map(|(_, slot)| slot.state.stays_us).filter(|stays_us| *stays_us > 0);
@@ -388,7 +393,7 @@ impl Both {
         Arc::clone(self.programs.entry(lua).or_insert_with(wrap))
     }
 
-    /// A value that has ended may be gone already, or not yet.
+    /// Compares two sights. An expired value may or may not be gone already.
     fn same_sight(&self, expected: &Sight<Task>, actual: &Sight<Job>) -> Checked {
         let state = of_job(&expected.state);
         prop_assert_eq!(without_replies(&state), without_replies(&actual.state));
@@ -403,7 +408,7 @@ impl Both {
         Ok(())
     }
 
-    /// Compares what is really there.
+    /// Compares the expected state with the stored one.
     async fn look(&mut self, at: usize, place: &Place) -> Checked {
         let stamp = self.stamp(at, place).await;
         let slot = self.slots[at].get(place);
@@ -411,7 +416,7 @@ impl Both {
             Some(text) => {
                 let (promised, rest) = text.split_at(stamp::BALLOT);
                 let promised = stamp::parse_ballot(promised).expect("a ballot");
-                // Masters compare with the floor when they read a stamp.
+                // Masters apply the floor when they read a stamp.
                 prop_assert_eq!(promised.max(slot.floor), slot.promised);
                 let state = stamp::parse(rest, place).expect("a stamp");
                 let expected = of_job(&slot.state);
@@ -527,7 +532,7 @@ fn recent<R>(
     Remembered::of(entries, of.dropped(), of.thinned()).changed_by(of.earlier_change())
 }
 
-/// Replies are packed by masters alone, and how long something stays is compared with [`same_stay`].
+/// Removes replies, which masters alone pack, and the stay, which [`same_stay`] compares.
 fn without_replies(state: &State<Job>) -> State<Job> {
     let entries =
         state.recent.entries().iter().map(|(ran, _)| (*ran, RegisterReply::NotKept)).collect();

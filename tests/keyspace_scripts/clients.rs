@@ -1,4 +1,5 @@
-//! Clients that change keys on three real masters at the same time, over links that lose and delay.
+//! Clients that change keys on three real masters at the same time, over links that lose and delay
+//! messages.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -26,30 +27,30 @@ const MASTERS: usize = 3;
 const CLIENTS: usize = 4;
 const PROGRAMS: usize = 60;
 
-/// How long a client waits before it gives a round up.
+/// How long a client waits before it gives up a round.
 const ROUND: Duration = Duration::from_millis(30);
 
-/// How many rounds it tries before it has had enough.
+/// Maximum rounds of a client for one program.
 const ROUNDS: usize = 40;
 
-/// Appends a letter, and says what there is then.
+/// Appends a letter and returns the resulting list.
 const ONE: &str =
     "redis.call('rpush', KEYS[1], ARGV[1]) return redis.call('lrange', KEYS[1], 0, -1)";
 
-/// The same to both keys, the second of which it does not declare.
+/// Appends to both keys, the second of which it does not declare.
 const TWO: &str = "redis.call('exists', 'two') \
     for _, key in ipairs({ 'one', 'two' }) do redis.call('rpush', key, ARGV[1]) end return { redis.call('lrange', 'one', 0, -1), redis.call('lrange', 'two', 0, -1) }";
 
-/// Says what both keys hold.
+/// Returns both lists.
 const READ: &str =
     "return { redis.call('lrange', KEYS[1], 0, -1), redis.call('lrange', KEYS[2], 0, -1) }";
 
-/// What a program was, and what it said.
+/// A program and its answer.
 struct Event {
     name: String,
     key: Option<usize>,
     began: u64,
-    /// When and what it was answered; `None`: nobody knows what became of it.
+    /// Time of the answer and its content; `None` if the outcome is unknown.
     answer: Option<(u64, Vec<Vec<String>>)>,
 }
 
@@ -61,7 +62,7 @@ struct World {
 }
 
 impl World {
-    /// A moment of its own, later than all before.
+    /// Returns a unique time, later than all before.
     fn moment(&self) -> u64 {
         self.clock.set(self.clock.get() + 1);
         self.clock.get()
@@ -71,10 +72,10 @@ impl World {
 /// A request of one operation, and its number.
 type Asked = (u64, Token, RequestWords);
 
-/// What a client hears from a master, about one of its operations.
+/// A master's answer about one of the client's operations.
 type Heard = (u64, MasterId, Token, Vec<u8>);
 
-/// A link of one client to one master: requests are answered in their order, some late, some not at all.
+/// A link of one client to one master. It answers requests in order, some late and some never.
 async fn link(
     address: String,
     master: MasterId,
@@ -85,7 +86,7 @@ async fn link(
     let mut raw = Raw::connect_resp3(&address).await;
     while let Some((operation, token, words)) = requests.recv().await {
         tokio::time::sleep(Duration::from_micros(rng.u64(0..1500))).await;
-        // The request is lost, or kept for long.
+        // The request is lost or delayed for long.
         match rng.u8(0..40) {
             0 => continue,
             1 => tokio::time::sleep(ROUND * 2).await,
@@ -100,7 +101,7 @@ async fn link(
     }
 }
 
-/// Runs one program after the other, built on what the one before left.
+/// Runs one program after another, each based on the state that the one before left.
 async fn client(world: Rc<World>, number: usize, mut rng: Rng) {
     let (sender, mut heard) = mpsc::unbounded_channel();
     let links = world.addresses.iter().enumerate().map(|(index, address)| {
@@ -117,7 +118,7 @@ async fn client(world: Rc<World>, number: usize, mut rng: Rng) {
         let name = format!("{number}-{index}");
         let job = job(&world, key, &name);
         let began = world.moment();
-        // Other programs of this worker have used what is held of their keys.
+        // Other programs of this worker have used the state held for their keys.
         let basis = held.remove(&job.places).filter(|_| job.places.len() == 1);
         held.clear();
         let (outcome, left) = run(job, number, basis, &links, &mut heard, &mut rng).await;
@@ -163,7 +164,7 @@ async fn run(
                     let left = run.held().map(|held| (places, held.to_vec()));
                     return (Some(frame), left.filter(|(places, held)| places.len() == held.len()));
                 }
-                // Its answers were lost, but not the reply.
+                // The answers were lost, but not the reply.
                 RunStep::Done(Outcome::Ran(RegisterReply::Packed(reply))) => {
                     return (packed::reply(&reply).map(|(frame, _)| Bytes::from(frame)), None);
                 }
@@ -204,7 +205,7 @@ fn job(world: &World, key: Option<usize>, name: &str) -> Job {
     }
 }
 
-/// What the keys hold, by a reply.
+/// Lists in a reply.
 fn lists(frame: &[u8]) -> Vec<Vec<String>> {
     let (reply, _) = Wire::parse(frame).expect("a whole frame");
     let Wire::Array(items) = reply else { panic!("{reply:?}") };
@@ -218,8 +219,9 @@ fn lists(frame: &[u8]) -> Vec<Vec<String>> {
     }
 }
 
-/// Every answer shows a beginning of what the key holds at last, ends with its own name, and has in it whatever was
-/// answered before it began. Nothing is there twice, and names on both keys are in one order.
+/// Checks that every answer is a prefix of the key's final list, ends with its own name, and
+/// contains everything answered before it began. No name occurs twice, and names on both keys are
+/// in the same order.
 fn check(events: &[Event], last: &[Vec<String>; 2]) {
     for list in last {
         let names: std::collections::BTreeSet<_> = list.iter().collect();
@@ -244,7 +246,7 @@ fn check(events: &[Event], last: &[Vec<String>; 2]) {
             }
         }
     }
-    // What ran on both keys is on both or on none.
+    // A program on both keys is on both or on neither.
     for event in events.iter().filter(|event| event.key.is_none()) {
         let is_on = |key: usize| last[key].contains(&event.name);
         assert_eq!(is_on(0), is_on(1), "half of {} is there", event.name);

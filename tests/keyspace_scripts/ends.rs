@@ -1,4 +1,4 @@
-//! What a master's own clock has cleaned up.
+//! Keys that a master's own clock has cleaned up.
 
 use bytes::Bytes;
 use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
@@ -19,12 +19,12 @@ async fn prepare(raw: &mut Raw, counter: u64) -> Said {
     said(&Request::Prepare(keys, ballot), &frame).unwrap_or_else(|| panic!("{reply:?}"))
 }
 
-/// A stamp of a value that is not there, and that is cleaned up at this time.
+/// Stores a stamp without a value, whose value was due for cleanup at this time.
 async fn stamped(master: &Master, clean_ms: u64) {
     stamped_until(master, clean_ms, 0).await;
 }
 
-/// The same of one that stays until then by the master's own clock.
+/// Same as [`stamped`], for a value that stays until then by the master's own clock.
 async fn stamped_until(master: &Master, clean_ms: u64, stays_us: u64) {
     let ballot = Ballot { epoch: 0, counter: 5, worker: 1 };
     let value = Content { kind: b's', clean_ms: clean_ms as i64 };
@@ -34,7 +34,7 @@ async fn stamped_until(master: &Master, clean_ms: u64, stays_us: u64) {
     master.ask(&[b"SET".to_vec(), b"redlock-proxy:s:a".to_vec(), text]).await;
 }
 
-/// Claims may have passed and be gone again, so nothing counts any more that is older than the end.
+/// Claims may have passed and be gone again, so nothing older than the expiry counts any more.
 #[tokio::test]
 async fn a_key_that_was_cleaned_up_counts_as_promised_at_its_end() {
     if target_is_plain_redis() {
@@ -56,7 +56,7 @@ async fn a_key_that_was_cleaned_up_counts_as_promised_at_its_end() {
     assert!(sights[0].is_gone);
 }
 
-/// It is lost, and may be brought back.
+/// The key is lost, and may be restored.
 #[tokio::test]
 async fn a_key_that_was_lost_before_its_end_is_promised_for_any_higher_ballot() {
     if target_is_plain_redis() {
@@ -71,7 +71,7 @@ async fn a_key_that_was_lost_before_its_end_is_promised_for_any_higher_ballot() 
     assert!(sights[0].is_gone && sights[0].is_lost(6));
 }
 
-/// By the clock of a proxy it has ended, and the master has counted that it has not.
+/// The value has expired by a proxy's clock, but not by the master's own count.
 #[tokio::test]
 async fn nothing_is_promised_beyond_the_end_of_what_stays() {
     if target_is_plain_redis() {

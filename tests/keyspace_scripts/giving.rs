@@ -1,4 +1,4 @@
-//! What a master is given that has forgotten.
+//! State given to a master that has forgotten.
 
 use proptest::prelude::*;
 use redlock_proxy::decision::keyspace::copying::{Given, unknown};
@@ -37,7 +37,7 @@ impl Both {
         if lives && dump.is_none() {
             return Ok(());
         }
-        // Here programs run under whatever was promised, and no two of them under the same ballot.
+        // In this test programs run under any promise, and no two of them under the same ballot.
         let promised = Ballot { epoch: 0, counter: now_us, worker: 5 + at as u64 };
         let given = Given { state, promised, lease };
         let mut words: Vec<Vec<u8>> = vec![b"EVAL".into(), GIVE.text.clone().into(), b"1".into()];
@@ -62,7 +62,7 @@ impl Both {
     }
 }
 
-/// What it had run would count as soon as it is in.
+/// A program that it ran would count as soon as it is a member.
 #[tokio::test]
 async fn a_master_that_is_yet_to_be_admitted_promises_nothing() {
     if target_is_plain_redis() {

@@ -1,4 +1,4 @@
-//! The scripts of registers on real masters, compared with the functions that were explored.
+//! The registers' scripts on real masters, compared with the explored functions.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -22,18 +22,20 @@ use proptest::test_runner::{Config, TestRunner};
 use support::target_is_plain_redis;
 use tasks::Task;
 
-/// What a master is asked, in the small. `key` and `other` are of two, `at` is one of two masters.
+/// A small-scale request to a master. `key` and `other` are one of two keys, `at` is one of two
+/// masters.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
-    /// For one key, or for both, after a flush that another master has shown.
+    /// Prepares one key or both, after a flush that another master has shown.
     Prepare { at: usize, key: usize, both: bool, worker: u64, flush: Option<Flush> },
-    /// Under the promise and on the state that the master holds, or on what it does not.
+    /// Applies a program under the master's promise and on its state, or with a flaw in one of
+    /// them.
     Apply { at: usize, task: Task, flaw: Flaw },
-    /// The same, of these workers, one after the other.
+    /// Lets these workers take turns with a program.
     Turns { at: usize, task: Task, workers: Vec<u64> },
-    /// Nothing happens for so long, by the clocks of proxies, and of masters or not.
+    /// Lets this much time pass by the proxies' clocks, and perhaps by the masters'.
     Wait { seconds: u64, is_seen: bool },
-    /// What `from` holds, to `at`.
+    /// Adopts the state of `from` on `at`.
     Adopt {
         at: usize,
         from: usize,
@@ -47,41 +49,41 @@ pub(crate) enum Ask {
     Claim { at: usize, key: usize, token: u8 },
     /// A release, or a take-back.
     GiveBack { at: usize, key: usize },
-    /// A quorum has it.
+    /// Closes a stamp that a quorum has.
     Close { at: usize, key: usize, is_right: bool },
-    /// Every member has it, and it is absent.
+    /// Drops a stamp that every member has for an absent key.
     Forget { at: usize, key: usize, is_right: bool },
-    /// Somebody deletes the value.
+    /// Some client deletes the value.
     Remove { at: usize, key: usize },
-    /// What `from` holds is given to `at`, which has forgotten it, or that this is not known.
+    /// Gives `at`, which has forgotten, the state of `from`, or the fact that it is unknown.
     Give { at: usize, from: usize, key: usize, is_known: bool },
-    /// Nobody else knows of it.
+    /// Clears a key that nobody else knows.
     Clear { at: usize, key: usize },
-    /// The database is emptied.
+    /// Empties the database.
     Flush { at: usize, flush: Flush },
 }
 
-/// The counter of a flush.
+/// Counter of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
-    /// One that is done.
+    /// A completed flush.
     Last,
-    /// The next one. Promises and stamps may be younger.
+    /// The next flush. Promises and stamps may be younger.
     Next,
-    /// One that is younger than all.
+    /// A flush younger than all promises and stamps.
     Newest,
 }
 
-/// What a master is told along with a state.
+/// Facts that a master receives along with a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// What it holds.
+    /// Whether it receives the value.
     pub(crate) is_held: bool,
-    /// That the lease of this token is over, and another one.
+    /// A token whose lease is over; another lease is reported over as well.
     pub(crate) over: Option<u8>,
 }
 
-/// What is wrong with what a program expects.
+/// An error in a program's expectations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,

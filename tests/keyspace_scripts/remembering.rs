@@ -10,7 +10,7 @@ use redlock_proxy::operation::register::{Place, RegisterReply, ask};
 use crate::single::{apply, place, run, start, wrap};
 use crate::support::{Raw, target_is_plain_redis};
 
-/// The counter of the first program's ballot, and that of the last.
+/// Counters of the first and the last program's ballots.
 const FIRST: u64 = 10;
 const LAST: u64 = FIRST + KEEP.last as u64 + 2;
 
@@ -39,7 +39,8 @@ async fn a_stamp_says_which_programs_it_does_not_remember() {
     }
 }
 
-/// Runs a program that writes all keys, under this counter and on what the one before has left.
+/// Runs a program that writes all keys, under this counter and on the state left by the previous
+/// one.
 async fn count(raw: &mut Raw, places: &[Place], counter: u64) {
     let incr = wrap("for _, key in ipairs({ 'a', KEYS[2] }) do redis.call('incr', key) end");
     let mut request = apply(&incr, places, 0, counter);
@@ -55,7 +56,8 @@ async fn count(raw: &mut Raw, places: &[Place], counter: u64) {
     assert!(ran.wrote);
 }
 
-/// What the stamp of each key says of the programs from before the first until after the last.
+/// Reads from the stamp of each key the fates of all programs, from before the first until after
+/// the last.
 async fn fates(raw: &mut Raw, places: &[Place]) -> Vec<Vec<Fate<RegisterReply>>> {
     let of = |counter| Ballot { epoch: 0, counter, worker: 1 };
     let keys: Vec<_> = places.iter().map(|place| (place.clone(), 0)).collect();

@@ -1,4 +1,4 @@
-//! What stamps keep of replies, and what answers have of them, compared with what Redis makes of them.
+//! Replies in stamps and in answers, compared with Redis's own.
 
 use redlock_proxy::decision::keyspace::proposer::MasterAnswer;
 use redlock_proxy::operation::register::answer::Said;
@@ -8,7 +8,7 @@ use crate::now_us;
 use crate::single::{apply, place, run, start, wrap};
 use crate::support::{encode, target_is_plain_redis};
 
-/// What a script may return.
+/// Possible return values of a script.
 const REPLIES: [&str; 24] = [
     "nil",
     "false",
@@ -56,7 +56,7 @@ async fn a_reply_out_of_a_stamp_is_the_one_that_redis_gives() {
     }
 }
 
-/// More that the answer of a program on one key could change.
+/// More values that the answer of a program on one key could alter.
 const ANSWERS: [&str; 8] = [
     "2 ^ 51 - 1",
     "-(2 ^ 51)",
@@ -68,7 +68,7 @@ const ANSWERS: [&str; 8] = [
     "(function() redis.setresp(3) return false end)()",
 ];
 
-/// What a program may do before, and the time to live that it has set by that.
+/// Possible actions of a program before its reply, and the time to live that each sets.
 const WRITES: [(&str, Option<u64>); 3] = [
     ("", None),
     ("redis.call('lset', KEYS[1], 0, 'x')", None),

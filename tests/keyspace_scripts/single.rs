@@ -1,4 +1,4 @@
-//! Programs on a single real master, one after the other.
+//! Programs on a single real master, one after another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use redlock_proxy::operation::register::{Job, Place, ask};
 
 use crate::support::{Master, Raw};
 
-/// A master, and a connection to it.
+/// Starts a master and connects to it.
 pub(crate) async fn start() -> (Master, Raw) {
     let master = Master::start();
     let raw = Raw::connect_resp3(&master.address()).await;
     (master, raw)
 }
 
-/// A script whose times to live are as it says.
+/// Wraps a script without padding its times to live.
 pub(crate) fn wrap(text: &str) -> Arc<ProgramText> {
     let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
     Arc::new(ProgramText::wrap(text.as_bytes(), "sha", ttls))
@@ -31,7 +31,8 @@ pub(crate) fn place(key: &str) -> Place {
     Place { db: 0, key: Bytes::from(key.to_owned()) }
 }
 
-/// The first place was accepted under a ballot with the counter `accepted`, the others never.
+/// Builds a request for a program. The first place was accepted under a ballot with the counter
+/// `accepted`, the others never.
 pub(crate) fn apply(
     program: &Arc<ProgramText>,
     places: &[Place],

@@ -1,4 +1,4 @@
-//! Programs in two languages: in Lua for masters, and in Rust for the functions that were explored.
+//! Programs in two languages: in Lua for masters, and in Rust for the explored functions.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -6,41 +6,41 @@ use redlock_proxy::decision::keyspace::{Program, Runs, Seen};
 use redlock_proxy::lua::keyspace::SLACK_MS;
 use redlock_proxy::operation::register::{Lease, Place};
 
-/// How long the tag is that a token has before it.
+/// Length of the tag in front of a token.
 pub(crate) const TAG: usize = 20;
 
-/// A program over some of two keys.
+/// A program over one or both of two keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
     Set(usize),
-    /// For so many milliseconds.
+    /// For this many milliseconds.
     SetFor(usize, u16),
     Append(usize),
     Push(usize),
-    /// What is there for so many milliseconds then.
+    /// Pushes, and sets this time to live in milliseconds.
     PushFor(usize, u16),
-    /// The same, and then once more.
+    /// Same as `PushFor`, followed by another push.
     PushTwiceFor(usize, u16),
-    /// Where a list is only.
+    /// Pushes only onto an existing list.
     PushOnto(usize),
-    /// To a sorted set, of which there is none: it writes all the same.
+    /// Adds to a sorted set that does not exist: it writes all the same.
     ScoreAgain(usize),
     Delete(usize),
     Get(usize),
     Expire(usize, u16),
     TimeLeft(usize),
-    /// Appends to the second key if the first is there.
+    /// Appends to the second key if the first exists.
     Guarded(usize),
     Rename(usize),
     /// Appends to both, and fails.
     Fail(usize),
 }
 
-/// What a key holds.
+/// Value of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
     pub(crate) held: Held,
-    /// When masters clean it up; -1: never.
+    /// Time at which masters clean it up; -1 for never.
     pub(crate) clean_ms: i64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Held {
     List(Vec<String>),
 }
 
-/// What a program answers.
+/// Answer of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Said {
     Number(i64),
@@ -169,7 +169,7 @@ impl Stored {
         }
     }
 
-    /// What a lease is to a program: its token, until it ends.
+    /// A lease as programs see it: its token, until it ends.
     fn of_lease(lease: &Lease) -> Self {
         let token = String::from_utf8_lossy(&lease.value[TAG..]).into_owned();
         let clean_ms = match lease.end_ms() {
@@ -208,7 +208,7 @@ impl Stored {
     }
 }
 
-/// Padded by 2 ms, as without a vote timeout and without a drift.
+/// Padded by 2 ms, as without a vote timeout and without drift.
 fn clean_ms(now_us: u64, time: u16) -> i64 {
     (now_us / 1000 + u64::from(time) + 2 + SLACK_MS) as i64
 }

@@ -1,4 +1,5 @@
-//! Times to live of the one key of a program, which have a way of their own, compared with those of any key.
+//! Times to live in programs with one key, which take a faster path, compared with those of
+//! programs with any keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use redlock_proxy::operation::register::answer::Said;
 use crate::single::{apply, place, run, start, wrap};
 use crate::support::{Master, Raw, Reply, target_is_plain_redis};
 
-/// In 2100, the beginning of a millisecond.
+/// The start of a millisecond in 2100.
 const NOW_US: u64 = 4_102_444_800_000_000;
 
 const TIMES: [&str; 14] = [
@@ -39,7 +40,8 @@ struct World {
 }
 
 impl World {
-    /// Runs scripts one after the other, and returns what the last replied and when the master cleans the key up.
+    /// Runs scripts one after another. Returns the last reply and the time at which the master
+    /// cleans up the key.
     async fn run(&mut self, texts: &[String]) -> (String, String) {
         self.master.ask(&["FLUSHALL"]).await;
         let (mut reply, mut accepted) = (String::new(), 0);
@@ -76,7 +78,7 @@ async fn times_to_live_of_one_key_are_those_of_any() {
             let expire =
                 format!("local ttl = {ttl} local said = redis.pcall('{name}', KEYS[1], ttl)");
             let left = "return redis.call('pttl', KEYS[1])".to_owned();
-            // Nothing was accepted before the first.
+            // The first script finds no accepted stamp.
             let any = world.run(&[format!("{push} {expire} {left}")]).await;
             let one = world.run(&[push.clone(), expire.clone(), left]).await;
             assert_eq!(one, any, "{expire}");
@@ -87,7 +89,7 @@ async fn times_to_live_of_one_key_are_those_of_any() {
     }
 }
 
-/// Whatever somebody has put in the place of a value, the stamp does not speak of it.
+/// A value that somebody has put in place of the old one is not the stamp's.
 #[tokio::test]
 async fn what_is_not_as_the_stamp_says_is_not_run_on() {
     if target_is_plain_redis() {
@@ -116,8 +118,8 @@ async fn what_is_not_as_the_stamp_says_is_not_run_on() {
     }
 }
 
-/// Stamps below a floor are dropped: what this master would know of older programs is gone. A flush has ended all that was
-/// promised before.
+/// Stamps below a floor are dropped, and with them the master's knowledge of older programs. A
+/// flush ends all earlier promises.
 #[tokio::test]
 async fn a_promise_below_the_floor_or_before_a_flush_runs_nothing() {
     if target_is_plain_redis() {

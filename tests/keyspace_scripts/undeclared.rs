@@ -1,4 +1,4 @@
-//! Keys that a script uses and does not declare.
+//! Keys that a script uses without declaring them.
 
 use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
 use redlock_proxy::operation::register::answer::Said;
@@ -6,7 +6,7 @@ use redlock_proxy::operation::register::answer::Said;
 use crate::single::{apply, place, run, start, wrap};
 use crate::support::target_is_plain_redis;
 
-/// Scripts that declare `a`, and the keys that they lack, in the order in which they come to them.
+/// Scripts that declare `a`, and their undeclared keys in the order of first use.
 const SCRIPTS: &[(&str, &[&str])] = &[
     ("return redis.call('get', KEYS[1])", &[]),
     ("return redis.call('set', KEYS[1], 'x')", &[]),
@@ -33,7 +33,7 @@ const SCRIPTS: &[(&str, &[&str])] = &[
     ("local name = 'ge' .. 't' return redis.call(name, 'b')", &["b"]),
     ("local name = 'de' .. 'l' return redis.call(name, 'b')", &["b"]),
     ("local name = 'ti' .. 'me' return redis.call(name)", &[]),
-    // Whatever the script does about it.
+    // Whatever the script does about the error.
     ("redis.pcall('get', 'b') redis.pcall('set', KEYS[1], 'x') return 7", &["b"]),
     ("pcall(redis.call, 'get', 'b') return redis.call('set', KEYS[1], 'x')", &["b"]),
     ("if redis.call('exists', 'b') == 0 then redis.call('set', 'c', 1) end", &["b", "c"]),
@@ -46,7 +46,7 @@ async fn a_script_stops_at_each_key_that_it_does_not_declare_and_has_changed_not
     }
     let (master, mut raw) = start().await;
     let push = wrap("return redis.call('rpush', KEYS[1], 'x')");
-    // Masters have a shorter way for a key that was accepted.
+    // Masters take a shorter path for an accepted key.
     for ((text, lacking), accepted) in SCRIPTS.iter().flat_map(|it| [(it, 0), (it, 10)]) {
         master.ask(&["FLUSHALL"]).await;
         let mut places = vec![place("a")];
@@ -79,7 +79,7 @@ async fn a_script_that_comes_to_such_a_key_after_it_has_written_gives_all_back()
         let said = run(&mut raw, &apply(&program, &[place("a")], 0, 10)).await;
         assert_eq!(said, Said::Missing(place("b")), "{command}");
         assert!(!master.has("a").await, "{command}");
-        // The same where there is something, which it would change.
+        // The same for an existing value that the script would change.
         run(
             &mut raw,
             &apply(&wrap("return redis.call('set', KEYS[1], 'y')"), &[place("a")], 0, 11),
@@ -91,7 +91,8 @@ async fn a_script_that_comes_to_such_a_key_after_it_has_written_gives_all_back()
     }
 }
 
-/// Its text promises that it uses no key that it does not declare. If the proxy has found fewer, nothing may be run twice.
+/// The program's text promises that it uses only declared keys. If the proxy has found fewer,
+/// nothing may run twice.
 #[tokio::test]
 async fn what_has_written_without_images_ends_with_an_error_and_is_not_run_again() {
     if target_is_plain_redis() {
@@ -126,7 +127,7 @@ async fn a_script_that_ends_in_another_database_is_stamped_in_its_own() {
     let (master, mut raw) = start().await;
     let text = "redis.call('append', KEYS[1], 'x') redis.call('select', 1) return 1";
     let program = wrap(text);
-    // The first finds no stamp, the second goes the shorter way.
+    // The first run finds no stamp, the later ones take the shorter path.
     for (accepted, counter) in [(0, 10), (10, 11), (11, 12)] {
         let said = run(&mut raw, &apply(&program, &[place("a")], accepted, counter)).await;
         assert!(matches!(said, Said::Answer(MasterAnswer::Applied(_))), "{said:?}");
