@@ -1,23 +1,24 @@
-//! Rules that can be taken away, each of which the model must find missing.
+//! Rules that can be removed. The model must notice each removal.
 
-/// A rule that is missing.
+/// A missing rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     /// Take-backs compare the token, not the attempt.
     TakeBackByToken,
     /// Extensions do not raise the generation.
     NoGenerations,
-    /// A claim is taken back where a yes is read, not at the verdict.
+    /// A claim is taken back as soon as a yes is read, not at the verdict.
     TakeBackWhenRead,
-    /// A new connection is used while the old one may still execute.
+    /// A new connection is used while the old one may still execute requests.
     OldConnectionLives,
     /// A quorum's yes counts however late it is.
     NoFreshness,
     /// A quorum's yes to an extension counts however late it is.
     NoFreshnessOfExtensions,
-    /// An extension is confirmed before a quorum ends as soon as the client wants.
+    /// An extension is confirmed before a quorum's copies end as early as the client asked.
     ToldBeforeShorter,
-    /// What ends later on a master that was too slow for an extension is shortened after the answer.
+    /// A copy that ends later, on a master too slow for an extension, is shortened after the
+    /// answer.
     StragglersAreShortened,
     /// The freshness is doubled but not the pad.
     PadNotDoubled,
@@ -25,15 +26,15 @@ pub(crate) enum Bug {
     MixedQuorum,
     /// Answers count without proof.
     NoProof,
-    /// Answers count under whatever roster version.
+    /// Answers count under any roster version.
     AnyVersion,
-    /// What a master is given for two attempts carries the tag of one of them.
+    /// A master that receives a merger of two attempts gets the tag of one of them.
     NobodysTagIsOneOfThem,
     /// Releases compare the token, not the attempt.
     ReleaseByToken,
-    /// What a master missed of a release is delivered to the token.
+    /// A delivery of a missed release compares the token.
     DeliverByToken,
-    /// A release deletes whatever generation before it is a success.
+    /// A release deletes any generation up to the one of a successful attempt.
     DeleteAnyGeneration,
     /// One deletion makes a release a success, however many masters are silent.
     OneDeletionIsEnough,
@@ -41,11 +42,11 @@ pub(crate) enum Bug {
     ReleaseAgainstQuorum,
     /// A late copy of a granted lease stays.
     StragglersStay,
-    /// A release does not look again at masters without the attempt.
+    /// A release does not check again the masters that lacked the attempt.
     NoSecondDelivery,
-    /// Copies of the present attempt stay when the quorum holds an earlier one.
+    /// Copies of the current attempt stay when the quorum holds an earlier one.
     OwnCopiesStay,
-    /// A release that looks again gives back whatever it finds under its token.
+    /// A release that checks again deletes anything it finds under its token.
     LookAnew,
     /// A release counts masters that show nothing as if they had deleted the lease.
     AbsenceIsRelease,
@@ -53,12 +54,12 @@ pub(crate) enum Bug {
     DeleteBlindly,
     /// A deletion deletes every value it is shown.
     DeleteAllShown,
-    /// A deletion also deletes what too few masters hold.
+    /// A deletion also deletes values that too few masters hold.
     DeleteLeftovers,
     /// A deletion counts masters that show nothing as if they had deleted the lease.
     AbsenceIsDeletion,
-    /// A deletion also deletes values that it is shown after its answer.
+    /// A deletion also deletes values shown after its answer.
     DeleteAfterAnswer,
-    /// Deliveries of a deletion hit anything that a master holds.
+    /// Deliveries of a deletion hit any value on a master.
     DeliverBlindly,
 }

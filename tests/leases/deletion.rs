@@ -1,8 +1,9 @@
-//! Deleting a lease for any client, as proxies do, and the beliefs of others meanwhile.
+//! Deletions of a lease for any client, as proxies do them, and their effect on other clients'
+//! beliefs.
 //!
-//! A deletion is one step between its begin and its answer. Until the answer nobody knows which leases it has ended.
-//! If there was nothing, it has ended none. If there was something, it has ended all that was granted before it
-//! began, and one lease at most.
+//! A deletion is one step between its begin and its answer. Until the answer nobody knows which
+//! leases it has ended. If it found nothing, it has ended none. If it found a lease, it has ended
+//! everything granted before it began, and one lease at most.
 
 use redlock_proxy::decision::lease::attempt::Tag;
 use redlock_proxy::decision::lease::delete::{self, Delete, Sight, Step, Value};
@@ -13,13 +14,14 @@ use crate::proxy::{attempt_of, everybody};
 use crate::world::*;
 
 impl State {
-    /// Clients whose deletion has no answer yet, by bits.
+    /// Clients whose deletion has no answer yet, as bits.
     pub(crate) fn deletions(&self) -> u8 {
         let waits = |flight: &&Flight| matches!(flight.operation, Operation::Delete(_));
         self.flights.iter().filter(waits).fold(0, |bits, flight| bits | 1 << flight.id.0)
     }
 
-    /// A deletion begins: it may end what others believe in, or are about to. Whoever asks gives up its own.
+    /// Begins a deletion. It may end leases that other clients believe in, or soon will. The
+    /// deleting client gives up its own lease.
     pub(crate) fn doubt(&mut self, mut deletion: Flight) -> Flight {
         let by = 1 << deletion.id.0;
         self.clients[deletion.id.0].holds = None;
@@ -37,7 +39,7 @@ impl State {
         deletion
     }
 
-    /// The deletion has ended nothing.
+    /// Restores beliefs after a deletion that has ended nothing.
     fn believe_again(&mut self, by: u8) {
         self.clients
             .iter_mut()
@@ -46,7 +48,7 @@ impl State {
         self.flights.iter_mut().for_each(|flight| flight.doubts &= !by);
     }
 
-    /// The deletion may have ended whatever it overlaps with.
+    /// Gives up every lease that a deletion overlaps with and may have ended.
     fn give_up(&mut self, by: u8) {
         for client in &mut self.clients {
             client.holds = client.holds.filter(|holds| holds.doubts & by == 0);
@@ -56,8 +58,8 @@ impl State {
         }
     }
 
-    /// The deletion was a success: it has ended what was there when it began, and if that was still there at the end,
-    /// nothing else.
+    /// Records a successful deletion. It has ended the lease that existed when it began and, if
+    /// that lease lasted until the end, no other.
     fn end(&mut self, deletion: &Flight) {
         let by = 1 << deletion.id.0;
         let only_this = |holds: Holds, attempt| holds.attempt == attempt && holds.doubts == by;
@@ -94,7 +96,7 @@ impl Flight {
 }
 
 impl World {
-    /// A worker knows what it granted.
+    /// Creates a deletion. A worker knows the leases that it granted.
     pub(crate) fn new_delete(&self, state: &State, proxy: usize) -> Delete {
         let by_this = |tag: &Tag| tag.attempt.worker() == attempt_of(proxy).worker();
         let granted = state.clients.iter().filter_map(|client| Some(client.holds?.attempt.fresh()));
@@ -136,7 +138,7 @@ impl World {
         self.follow_delete(state, index, step);
     }
 
-    /// A sight that comes after the answer changes nothing.
+    /// Handles a sight after the answer, which changes nothing.
     pub(crate) fn shown_after_answer(&self, state: &mut State, master: usize, reply: Reply) {
         let Answer::Shown(sight) = reply.answer else { return };
         if let Some(tag) = tag_of(sight).filter(|_| self.has(Bug::DeleteAfterAnswer)) {

@@ -1,4 +1,4 @@
-//! Giving a lease back, as proxies do.
+//! Releases of a lease, as proxies do them.
 
 use redlock_proxy::decision::lease::release::{self, Release};
 use redlock_proxy::decision::quorum::{MasterId, MasterSet};
@@ -8,7 +8,8 @@ use crate::proxy::{attempt_of, everybody};
 use crate::world::*;
 
 impl World {
-    /// A client that gives back believes in nothing any more; nor can others with that token.
+    /// Creates a release. The releasing client no longer believes in its lease, and neither may
+    /// other clients with that token.
     pub(crate) fn new_release(&self, state: &mut State, proxy: usize, client: usize) -> Release {
         let held = state.clients[client].holds.map(|holds| holds.attempt);
         for other in 0..state.clients.len() {
@@ -128,7 +129,7 @@ impl World {
                 state.send(proxy, master, command, None);
             }
         }
-        // Whoever granted it has sent its claim before, on the same links.
+        // The worker that granted the lease has sent its claim earlier on the same links.
         if owed.attempt.worker() == attempt_of(proxy).worker() || self.has(Bug::NoSecondDelivery) {
             return;
         }

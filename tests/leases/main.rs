@@ -1,11 +1,12 @@
-//! Leases by exhaustion: every order in which requests, replies, lost connections, deadlines, forgetting and the
-//! passing of time can come, decided by the code that really decides.
+//! Exhaustive model of leases: every order of requests, replies, lost connections, deadlines,
+//! forgetting and the passing of time, with the real decision code.
 //!
-//! Two proxies, three masters, links that are FIFO in each direction. Proxies pause anywhere: nothing has to happen
-//! before something else. Clients are told `OK` when the decision says so, and believe in it for the whole lease.
+//! There are two proxies, three masters, and links that are FIFO in each direction. Proxies may
+//! pause anywhere, so nothing is guaranteed to happen before anything else. Clients receive `OK`
+//! when the decision grants the lease, and believe in it for its whole time.
 //!
-//! A model that cannot fail proves nothing. For each rule there is a test that takes it away, and the
-//! model has to find it out.
+//! A model that cannot fail proves nothing. For each rule there is a test that removes it, and the
+//! model has to notice.
 
 mod bugs;
 mod deletion;

@@ -1,4 +1,4 @@
-//! What may happen next, and what must hold always.
+//! Possible next events, and invariants.
 
 use redlock_proxy::decision::lease::attempt::Generation;
 use redlock_proxy::decision::lease::master::MasterLease;
@@ -167,7 +167,8 @@ fn forget(state: &mut State, index: usize) {
         Master { key: None, mark: None, is_out: false, forgot: true, touched: true };
 }
 
-/// Clients with equal tokens share a lease if one of them asked to find its own token.
+/// Whether two clients hold the lease. Clients with equal tokens may share it if one of them asked
+/// to find its own token.
 fn held_twice(world: &World, state: &State) -> bool {
     let holders: Vec<_> = believers(world, state).collect();
     let share =
@@ -176,14 +177,16 @@ fn held_twice(world: &World, state: &State) -> bool {
     holders.windows(2).any(conflict)
 }
 
-/// Leases that clients hold, each with its token, but for what a deletion under way may have ended.
+/// Leases that clients hold, each with its token, except those that a deletion in progress may have
+/// ended.
 fn believers<'a>(world: &'a World, state: &'a State) -> impl Iterator<Item = (Holds, u8)> + 'a {
     let clients = state.clients.iter().zip(&world.tokens);
     let held = clients.filter_map(|(client, token)| Some((client.holds?, *token)));
     held.filter(|(holds, _)| holds.doubts == 0)
 }
 
-/// Others decide what a master that forgot is given.
+/// Whether no quorum keeps a deleted lease. Masters that forgot are left out, because the others
+/// decide what they receive.
 fn deleted_is_ended(state: &State) -> bool {
     state.deleted.iter().all(|attempt| {
         let is_it = |copy: MasterLease<u8>| copy.tag.attempt == *attempt;
@@ -192,7 +195,8 @@ fn deleted_is_ended(state: &State) -> bool {
     })
 }
 
-/// A quorum keeps what a client believes in for as long as it does, but for masters that forgot.
+/// Whether a quorum keeps every lease that a client believes in, for as long as the client does.
+/// Masters that forgot are exempt.
 fn confirmed_stays(world: &World, state: &State) -> bool {
     believers(world, state).all(|(holds, token)| {
         let is_it = |copy: MasterLease<u8>| {
@@ -204,7 +208,7 @@ fn confirmed_stays(world: &World, state: &State) -> bool {
     })
 }
 
-/// Everything was delivered, and nobody is about to do anything.
+/// Whether everything was delivered and no client has anything left to do.
 fn is_quiet(world: &World, state: &State) -> bool {
     let idle = state.links.iter().flatten().all(Link::is_idle);
     let told = state.flights.iter().all(|flight| flight.told);
@@ -212,7 +216,8 @@ fn is_quiet(world: &World, state: &State) -> bool {
     idle && told && done && state.later.is_empty()
 }
 
-/// What was refused and never prolonged, or was released. Others decide what a master that forgot is given.
+/// Whether a master keeps a lease that was refused and never extended, or was released. Masters
+/// that forgot are left out, because the others decide what they receive.
 fn is_ghost(state: &State, master: &Master) -> bool {
     let Some(copy) = master.key.filter(|_| !master.forgot) else { return false };
     let (attempt, generation) = (copy.tag.attempt, copy.tag.generation);

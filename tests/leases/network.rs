@@ -1,4 +1,4 @@
-//! What masters and connections do: execute, lose, forget.
+//! Behaviour of masters and connections: executing, losing, forgetting.
 
 use redlock_proxy::decision::lease::attempt::Generation;
 use redlock_proxy::decision::lease::attempt::Tag;
@@ -8,8 +8,8 @@ use redlock_proxy::decision::lease::{claim, delete, extend, release};
 use crate::bugs::Bug;
 use crate::world::*;
 
-/// A token nobody has, for masters that were told two different ones. Its tag is nobody's, too: a take-back of either
-/// attempt would delete it otherwise.
+/// A token that no client has, for a master that would receive two different ones. Its tag is
+/// nobody's either, because a take-back of either attempt would otherwise delete it.
 const NOBODY: u8 = u8::MAX;
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// What a connection executes that nobody listens to any more.
+    /// Executes a request on a connection whose answers nobody reads any more.
     pub(crate) fn execute_old(&self, state: &mut State, proxy: usize, master: usize) {
         if let Some(request) = state.links[proxy][master].old.pop_front() {
             let answer = self.obey(state, master, request);
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// What a release has deleted it has ended.
+    /// Records a copy deleted by a release, which ends its lease.
     fn note_end(&self, state: &mut State, request: Request, answer: Option<Answer>) {
         let (Command::GiveBack(tag, _), Some(flight)) = (request.command, request.flight) else {
             return;
@@ -108,8 +108,8 @@ impl World {
         }
     }
 
-    /// A connection is lost with all that is on its way. The new one closes it on the master before it is used,
-    /// and begins with what must not be lost.
+    /// Loses a connection with everything in flight. The new connection closes the old one on the
+    /// master before it is used, and begins with the requests that must not be lost.
     pub(crate) fn cut(&self, state: &mut State, proxy: usize, master: usize) {
         state.cuts += 1;
         state.masters[master].touched = true;
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// Copies the longest lease that the other members have, and lets the master vote under a new version.
+    /// Copies the longest lease of the other members, and lets the master vote under a new version.
     pub(crate) fn admit(&self, state: &mut State, index: usize) {
         let others = (0..MASTERS).filter(|other| *other != index);
         let copies: Vec<_> = others.filter_map(|other| state.masters[other].key).collect();

@@ -1,4 +1,5 @@
-//! What proxies do: send, hear, decide with the code that really decides, and tell the client.
+//! Behaviour of proxies: they send, receive, decide with the real decision code, and answer the
+//! client.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ impl World {
         let job = self.scripts[client][id.1];
         state.clients[client].next += 1;
         if let (Job::Shorten(_), Some(holds)) = (job, &mut state.clients[client].holds) {
-            // Whoever asks for an earlier end may get it at once.
+            // A client that asks for an earlier end may get it at once.
             holds.until = holds.until.min(state.now + self.ttl(job));
         }
         let proxy = job.proxy();
@@ -71,8 +72,9 @@ impl World {
         self.broadcast(state, index);
     }
 
-    /// Equal tokens cannot tell two clients apart. What is granted while another gives back that token may be what it
-    /// gave back, as with a single Redis.
+    /// Marks releases and grants that overlap. Equal tokens cannot tell two clients apart: a lease
+    /// granted while another client releases that token may be the released one, as with a single
+    /// Redis.
     fn overlap(&self, state: &mut State, client: usize, operation: &Operation) -> bool {
         let gives_back = |operation: &Operation| matches!(operation, Operation::Release(_));
         let mut overlaps = false;
@@ -99,7 +101,7 @@ impl World {
         ticks(if self.has(unlimited) { ANY_TIME } else { self.freshness })
     }
 
-    /// Sends what a flight asks now to every master.
+    /// Sends a flight's current request to every master.
     pub(crate) fn broadcast(&self, state: &mut State, index: usize) {
         let flight = &state.flights[index];
         let (id, proxy) = (flight.id, flight.proxy);
@@ -122,7 +124,7 @@ impl World {
         }
     }
 
-    /// How long masters are to keep a lease.
+    /// How long masters are asked to keep a lease.
     fn padded(&self, job: Job, freshness: Duration) -> u8 {
         let pad = match freshness.as_secs() as u8 {
             ANY_TIME => self.freshness,
@@ -227,7 +229,7 @@ impl World {
         }
     }
 
-    /// The next attempt of a claim.
+    /// Starts the next attempt of a claim.
     pub(crate) fn send_again(&self, state: &mut State, index: usize) {
         let now = state.time();
         let flight = &mut state.flights[index];
@@ -313,7 +315,7 @@ impl World {
         }
     }
 
-    /// An extension was answered before this master did.
+    /// Handles a late master's answer to an extension that is already over.
     fn shorten_straggler(&self, state: &mut State, master: usize, reply: Reply) {
         let job = self.scripts[reply.flight.0][reply.flight.1];
         if let Answer::Extend(extend::Vote::EndsLater(_), Some((tag, seen_ms))) = reply.answer
@@ -361,7 +363,7 @@ impl World {
         }
     }
 
-    /// A claim that was granted still hears stragglers. Nobody listens to anything else that is over.
+    /// Drops flights that are over, except granted claims, which still hear stragglers.
     pub(crate) fn tidy(&self, state: &mut State) {
         let keeps = |flight: &Flight| match &flight.operation {
             Operation::Claim(claim) => claim.is_listening() || self.has(Bug::TakeBackWhenRead),

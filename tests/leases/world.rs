@@ -1,4 +1,4 @@
-//! What there is: masters, links, proxies and clients, and what each of them knows.
+//! Masters, links, proxies and clients, and the knowledge of each.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,51 +17,52 @@ use crate::bugs::Bug;
 pub(crate) const MASTERS: usize = 3;
 pub(crate) const PROXIES: usize = 2;
 
-/// What may happen, and how often. All times are in ticks.
+/// Possible events and their limits. All times are in ticks.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// What each client does, one after the other, each when the one before was answered.
+    /// Jobs of each client, in order. Each begins after the previous one was answered.
     pub(crate) scripts: Vec<Vec<Job>>,
     /// Token of each client.
     pub(crate) tokens: Vec<u8>,
     pub(crate) cuts: u8,
     pub(crate) forgets: u8,
-    /// How often a split vote is tried again.
+    /// Maximum retries of a split vote.
     pub(crate) retries: u32,
-    /// How often a claim is sent again.
+    /// Maximum repetitions of a claim.
     pub(crate) rounds: u8,
     /// Whether every reply is heard as soon as it is given.
     pub(crate) prompt: bool,
-    /// How long a lease is.
+    /// Duration of a lease.
     pub(crate) lease: u8,
     pub(crate) freshness: u8,
     pub(crate) vote_timeout: u8,
     pub(crate) patience: u8,
     /// The last tick.
     pub(crate) end: u8,
-    /// Whether deadlines come while masters are merely slow. A tick is coarse: they may come within one.
+    /// Whether deadlines come while masters are merely slow. A tick is coarse, so they may come
+    /// within one.
     pub(crate) hasty: bool,
-    /// Whether the first client holds the lease when the world begins, through the first proxy, and on all masters but
-    /// the first.
+    /// Whether the first client holds the lease when the world begins, through the first proxy, and
+    /// on all masters but the first.
     pub(crate) begins_held: bool,
-    /// What must happen in some history, or the world shows nothing.
+    /// Events that must happen in some history, or the world shows nothing.
     pub(crate) reaches: Vec<Event>,
-    /// The rule that is missing.
+    /// The missing rule.
     pub(crate) bug: Option<Bug>,
 }
 
-/// Something that must be possible.
+/// An event that must be possible.
 pub(crate) type Event = (&'static str, fn(&World, &State) -> bool);
 
-/// What a client asks, and which proxy.
+/// A client's job and the proxy it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Job {
     /// `SET key token NX PX ttl`.
     Claim(usize),
-    /// Take the key, or prolong it if it holds the token.
+    /// Takes the key, or extends it if it holds the token.
     Acquire(usize),
     Extend(usize),
-    /// An extension by less than is left: by one tick.
+    /// An extension to less than the remaining time: to one tick.
     Shorten(usize),
     Release(usize),
     /// `DEL key`, whoever holds it.
@@ -86,32 +87,32 @@ pub(crate) struct State {
     pub(crate) now: u8,
     pub(crate) masters: [Master; MASTERS],
     pub(crate) clients: Vec<Client>,
-    /// From each proxy to each master.
+    /// Links from each proxy to each master.
     pub(crate) links: [[Link; MASTERS]; PROXIES],
     pub(crate) flights: Vec<Flight>,
     /// Deliveries that wait for a freshness to pass.
     pub(crate) later: Vec<Later>,
-    /// The version that proxies send under.
+    /// Version under which proxies send.
     pub(crate) roster: u8,
     pub(crate) cuts: u8,
     pub(crate) forgets: u8,
-    /// Attempts that were granted, and not released since.
+    /// Attempts that were granted and not released since.
     pub(crate) live: Vec<Attempt>,
-    /// Attempts whose release was a success.
+    /// Attempts that were released successfully.
     pub(crate) released: Vec<Attempt>,
     /// Attempts that releases have deleted on some master.
     pub(crate) given_back: Vec<(FlightId, Attempt)>,
-    /// Attempts that were granted before a deletion began which was a success.
+    /// Attempts that were granted before a successful deletion began.
     pub(crate) deleted: Vec<Attempt>,
     pub(crate) seen: Seen,
 }
 
-/// What has happened, for the properties.
+/// Past events, for the properties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Seen {
-    /// A release was a success although somebody else held the key all the time.
+    /// A release was a success although another client held the key all the time.
     pub(crate) false_release: bool,
-    /// A deletion found nothing although somebody held the key all the time.
+    /// A deletion found nothing although another client held the key all the time.
     pub(crate) false_missing: bool,
     /// One release has deleted two leases.
     pub(crate) ended_two: bool,
@@ -127,7 +128,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
     pub(crate) key: Option<MasterLease<u8>>,
-    /// Roster version that its mark shows; `None` when it has forgotten.
+    /// Roster version in its mark; `None` if it has forgotten.
     pub(crate) mark: Option<u8>,
     /// Whether the roster has put it out.
     pub(crate) is_out: bool,
@@ -139,7 +140,7 @@ pub(crate) struct Master {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
-    /// Place of the next job in its script.
+    /// Index of the next job in its script.
     pub(crate) next: usize,
     /// The lease that it believes in.
     pub(crate) holds: Option<Holds>,
@@ -148,11 +149,12 @@ pub(crate) struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holds {
     pub(crate) attempt: Attempt,
-    /// First tick at which it believes in it no more.
+    /// First tick at which it no longer believes in the lease.
     pub(crate) until: u8,
-    /// Whether it asked to find its own token: it shares the lease with whoever has that token.
+    /// Whether it asked to find its own token, and so shares the lease with any client that has
+    /// that token.
     pub(crate) shares: bool,
-    /// Clients whose deletion is under way and may end it, by bits.
+    /// Clients whose deletion is in progress and may end the lease, as bits.
     pub(crate) doubts: u8,
 }
 
@@ -160,7 +162,7 @@ pub(crate) struct Holds {
 pub(crate) struct Link {
     pub(crate) requests: VecDeque<Request>,
     pub(crate) replies: VecDeque<Reply>,
-    /// What an earlier connection, lost but not closed by the master, still holds.
+    /// Requests still held by an earlier connection that is lost but not closed by the master.
     pub(crate) old: VecDeque<Request>,
 }
 
@@ -170,10 +172,10 @@ impl Link {
     }
 }
 
-/// Client, and place of the job in its script.
+/// Client, and index of the job in its script.
 pub(crate) type FlightId = (usize, usize);
 
-/// A job on its way.
+/// A job in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Flight {
     pub(crate) id: FlightId,
@@ -182,19 +184,21 @@ pub(crate) struct Flight {
     /// Whether the client has its answer.
     pub(crate) told: bool,
     pub(crate) pausing: bool,
-    /// Attempts made before the present one.
+    /// Number of attempts before the current one.
     pub(crate) round: u8,
-    /// Masters that said yes to the present attempt or deleted the key, by bits; only planted bugs use it.
+    /// Masters that said yes to the current attempt or deleted the key, as bits; only planted bugs
+    /// use it.
     pub(crate) yes: u8,
-    /// At its start, another client that held the key, and as what.
+    /// Another client that held the key at the start, and its attempt.
     pub(crate) rival: Option<(usize, Attempt)>,
-    /// Whether somebody gave back this token in the meantime, and may have hit what it was granted.
+    /// Whether a client released this token meanwhile, and may have hit the lease granted to this
+    /// flight.
     pub(crate) overlaps: bool,
     /// The attempt that a release or deletion deletes.
     pub(crate) meant: Option<Attempt>,
-    /// Clients whose deletion overlaps with this claim or extension and has no answer yet, by bits.
+    /// Clients whose deletion overlaps with this claim or extension and has no answer yet, as bits.
     pub(crate) doubts: u8,
-    /// Attempts that deletions ended which overlap with this.
+    /// Attempts ended by deletions that overlap with this flight.
     pub(crate) ended: Vec<Attempt>,
     /// Attempts that were live when a deletion began.
     pub(crate) before: Vec<Attempt>,
@@ -202,7 +206,7 @@ pub(crate) struct Flight {
     pub(crate) found: Vec<(usize, Attempt)>,
     /// Values that an extension has left on masters where they end later than the client wants.
     pub(crate) later: Vec<(usize, Tag, u64)>,
-    /// Values that masters showed a deletion; only planted bugs use it.
+    /// Values that masters showed to a deletion; only planted bugs use it.
     pub(crate) shown: Vec<(usize, Option<Tag>)>,
 }
 
@@ -237,10 +241,10 @@ pub(crate) struct Later {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
     pub(crate) command: Command,
-    /// Whom the answer is for.
+    /// Flight that waits for the answer.
     pub(crate) flight: Option<FlightId>,
     pub(crate) round: u8,
-    /// Roster version it was sent under.
+    /// Roster version under which it was sent.
     pub(crate) version: u8,
 }
 
@@ -256,7 +260,7 @@ pub(crate) enum Command {
         token: u8,
         ttl: u8,
     },
-    /// The value as the extension before it has left it, told by the tag.
+    /// Shortens the value left by the extension before it, identified by the tag.
     Shorten {
         tag: Tag,
         seen_ms: u64,
@@ -267,14 +271,14 @@ pub(crate) enum Command {
     },
     Show,
     Delete(Tag),
-    /// By its holder, whose token it compares as well.
+    /// A release by the holder, which compares the token as well.
     GiveBack(Tag, u8),
     /// With the token, which only planted bugs compare.
     TakeBack(Tag, u8),
     Deliver(Attempt),
-    /// Only planted bugs compare nothing but the token.
+    /// Compares only the token; used by planted bugs.
     DeleteToken(u8),
-    /// Only planted bugs compare nothing at all.
+    /// Compares nothing at all; used by planted bugs.
     DeleteAnything,
 }
 
@@ -288,10 +292,10 @@ pub(crate) struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
     Claim(Attempt, claim::Vote),
-    /// With the tag and the end that a copy has now.
+    /// With the current tag and end of a copy.
     Extend(extend::Vote, Option<(Tag, u64)>),
     Shortened,
-    /// Nobody knows whether it was let end sooner.
+    /// Whether the copy was shortened is unknown.
     Unshortened,
     Sight(release::Sight),
     Shown(delete::Sight),
@@ -317,7 +321,7 @@ pub(crate) enum Action {
 }
 
 impl World {
-    /// These scripts, run by clients with tokens of their own, without faults.
+    /// A world without faults in which clients with different tokens run these scripts.
     pub(crate) fn new(scripts: &[&[Job]]) -> Self {
         Self {
             scripts: scripts.iter().map(|script| script.to_vec()).collect(),
@@ -393,7 +397,7 @@ impl State {
         ticks(self.now)
     }
 
-    /// A release has deleted a copy, or something that one has deleted was granted or is about to be released.
+    /// Records it if one release has deleted copies of two live leases.
     pub(crate) fn count_ends(&mut self) {
         let of = |id: FlightId| {
             let hits = self.given_back.iter().filter(move |(by, _)| *by == id);
@@ -410,7 +414,8 @@ impl State {
         self.flights.iter().any(|flight| flight.id.0 == client && !flight.told)
     }
 
-    /// Masters to which nothing has happened yet are alike: it is enough if it happens to the first.
+    /// Whether an earlier untouched master stands for this one: masters to which nothing has
+    /// happened yet are alike.
     pub(crate) fn is_like_another(&self, master: usize) -> bool {
         let untouched = |master: usize| !self.masters[master].touched;
         untouched(master) && (0..master).any(untouched)
@@ -433,7 +438,7 @@ pub(crate) fn ticks(ticks: u8) -> Duration {
     Duration::from_secs(u64::from(ticks))
 }
 
-/// The name of an attempt follows from its job, so that orders of events that come to the same are one state.
+/// Names an attempt by its job, so that equivalent orders of events lead to one state.
 pub(crate) fn attempt(proxy: usize, (client, job): FlightId, round: u8) -> Attempt {
     let counter = 100 * client as u64 + 10 * job as u64 + u64::from(round);
     Attempt::new(WorkerId::new(proxy as u64), counter)

@@ -1,4 +1,4 @@
-//! Rules that are taken away, and what the model then finds.
+//! Rules that are removed, and the violations that the model then finds.
 
 use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor::{self, Apply, State as Accepted};
@@ -10,19 +10,19 @@ use crate::world::{Increment, Master, Operation, World};
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// An adopted state keeps the ballot that it was found under.
+    /// An adopted state keeps the ballot under which it was found.
     AdoptsWithTheOldBallot,
-    /// Votes count whatever roster version they were given under.
+    /// Votes count under any roster version.
     MixesVersions,
-    /// An operation that was not answered is sent again without looking.
+    /// An unanswered operation is sent again without checking whether it has run.
     RunsAgainBlindly,
-    /// A program runs on whatever state it meets.
+    /// A program runs on any state.
     IgnoresTheExpectedBallot,
-    /// A master accepts below what it has promised.
+    /// A master accepts ballots below its promise.
     BreaksPromises,
 }
 
-/// What a master does that does not keep a rule; `None`: what every master does.
+/// Executes a request on a master that breaks a rule. Returns `None` if the bug does not affect it.
 pub(crate) fn execute(
     bug: Bug,
     stamp: &mut StampOf<Increment>,
@@ -54,7 +54,7 @@ pub(crate) fn execute(
     }
 }
 
-/// Gives an adopted state the ballot again that it was found under.
+/// Restores the ballot under which an adopted state was found.
 pub(crate) fn with_the_old_ballot(masters: &[Master], request: &mut Request<Increment>) {
     let Request::Adopt(adopt) = request else { return };
     let found = masters.iter().map(|master| &master.stamp.state);
@@ -65,7 +65,7 @@ pub(crate) fn with_the_old_ballot(masters: &[Master], request: &mut Request<Incr
     }
 }
 
-/// Explores until something breaks, and says after how many steps.
+/// Explores until something breaks, and returns the number of steps.
 fn steps_to_failure(bug: Bug, world: World) -> usize {
     let checker = World { bug: Some(bug), ..world }.checker().threads(1);
     let property = "every answer is that of one counter";

@@ -1,8 +1,10 @@
-//! One register by exhaustion: every order in which requests and answers can come, be late or be lost, for three
-//! proposers before three masters, one of which may forget and be admitted again. The code that really decides is
-//! checked ([`Proposer`] and what masters keep); links and admission around it are modelled.
+//! Exhaustive model of one register: every order in which requests and answers can arrive, be late
+//! or be lost. Three proposers work on three masters, one of which may forget and be admitted
+//! again. The model runs the real decision code ([`Proposer`] and the masters' state); links and
+//! admission around it are modelled.
 //!
-//! A model that cannot fail proves nothing. Every rule is taken away once, and the model has to find what breaks.
+//! A model that cannot fail proves nothing. Each rule is removed once, and the model has to find a
+//! violation.
 
 mod bugs;
 mod world;
@@ -10,7 +12,7 @@ mod world;
 use stateright::{Checker, Model};
 use world::{Operation, World};
 
-/// Explores everything, and says how many states there were.
+/// Explores everything, and returns the number of states.
 fn explore(world: World) -> usize {
     let checker = world.checker().threads(1).spawn_bfs().join();
     checker.assert_properties();

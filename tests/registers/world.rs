@@ -14,10 +14,10 @@ use stateright::{Model, Property};
 use crate::bugs::{self, Bug};
 
 pub(crate) const MASTERS: usize = 3;
-/// The worker that copies to a master that is admitted.
+/// Worker that copies to a master being admitted.
 const ADMITTER: u64 = 99;
 
-/// `INCR`: its reply is the number after it.
+/// `INCR`, whose reply is the new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Increment;
 
@@ -30,27 +30,27 @@ impl Program for Increment {
     }
 }
 
-/// What a client wants.
+/// An operation of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Increment,
     Read,
 }
 
-/// What may happen, and how often.
+/// Possible events and their limits.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// The operations of each proposer, one after the other.
+    /// Operations of each proposer, in order.
     pub(crate) clients: Vec<Vec<Operation>>,
-    /// How often proposers begin again, all together.
+    /// Maximum restarts of proposers, in total.
     pub(crate) retries: u8,
-    /// How many answers are lost.
+    /// Maximum lost answers.
     pub(crate) losses: u8,
     /// Whether the last master may forget, once, and be admitted again.
     pub(crate) forgets: bool,
-    /// How often what is decided is copied to a master that is behind.
+    /// Maximum copies of a decided state to a master that is behind.
     pub(crate) catch_ups: u8,
-    /// How many programs a stamp remembers.
+    /// Number of programs that a stamp remembers.
     pub(crate) keep: usize,
     pub(crate) bug: Option<Bug>,
 }
@@ -59,33 +59,33 @@ pub(crate) struct World {
 pub(crate) struct State {
     pub(crate) masters: [Master; MASTERS],
     pub(crate) clients: Vec<Client>,
-    /// The last ballot counter that was used.
+    /// The last ballot counter in use.
     clock: u64,
     retries: u8,
     losses: u8,
     catch_ups: u8,
-    /// The numbers that increments were answered, one bit each.
+    /// Numbers returned by increments, one bit each.
     numbers: u32,
-    /// How many operations ended with an error.
+    /// Number of operations that ended with an error.
     errors: u8,
-    /// The highest number that was answered.
+    /// Highest number returned.
     pub(crate) answered: u8,
-    /// How many increments were begun.
+    /// Number of increments begun.
     pub(crate) begun: u8,
-    /// What was answered wrongly, if anything was.
+    /// Description of a wrong answer, if there was one.
     pub(crate) wrong: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
     pub(crate) stamp: StampOf<Increment>,
-    /// The roster version that its mark shows; `None`: it has no mark.
+    /// Roster version in its mark; `None` if it has no mark.
     pub(crate) version: Option<u64>,
     pub(crate) inbox: Vec<Letter>,
     touched: bool,
 }
 
-/// A request on its way: from which client, under which version and ballot.
+/// A request on its way, with its client, version and ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Letter {
     pub(crate) client: usize,
@@ -104,11 +104,11 @@ pub(crate) enum Body {
 pub(crate) struct Client {
     pub(crate) proposer: Option<Proposer<Increment, OneVersion>>,
     held: Option<Held<OneVersion>>,
-    /// How many of its operations have ended.
+    /// Number of its completed operations.
     ended: usize,
-    /// The highest number that was answered before its operation began. Its answer must be higher.
+    /// Highest number returned before its operation began. Its answer must be higher.
     floor: u8,
-    /// The roster version that it works under.
+    /// Roster version under which it works.
     version: u64,
 }
 
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// Gives a letter to a master, and its answer to the proposer.
+    /// Delivers a letter to a master, and its answer to the proposer.
     fn deliver(&self, state: &mut State, index: usize, letter: &Letter, heard: bool) {
         let master = &mut state.masters[index];
         master.inbox.retain(|other| other != letter);
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Whether a letter can never have an effect any more.
+    /// Whether a letter can have no more effect.
     fn is_dead(&self, master: &Master, letter: &Letter) -> bool {
         let stamp = &master.stamp;
         let is_old = master.version.is_none_or(|version| letter.version < version);
@@ -316,9 +316,11 @@ impl State {
         }
     }
 
-    /// Copies the register from the others, settled, with the highest promise, and raises the version.
+    /// Copies the register from the others, settled, with the highest promise, and raises the
+    /// version.
     ///
-    /// What both others hold is decided and copied as it is; else they adopt the newest state first.
+    /// A state that both others hold is decided and copied as it is. Otherwise they adopt the
+    /// newest state first.
     fn admit(&mut self) {
         let [one, other, _] = self.masters.each_ref().map(|master| &master.stamp);
         let promised = one.promised.max(other.promised);
@@ -350,7 +352,7 @@ impl State {
         proposer.and_then(Proposer::ballot) == Some(letter.ballot)
     }
 
-    /// The state that both other masters hold, if this one is behind it.
+    /// Returns the state that both other masters hold, if this one is behind it.
     fn decided_beyond(&self, master: usize) -> Option<&Accepted<u8, u8>> {
         let one = &self.masters[(master + 1) % MASTERS].stamp.state;
         let other = &self.masters[(master + 2) % MASTERS].stamp.state;
@@ -358,7 +360,7 @@ impl State {
         (one == other && is_behind).then_some(one)
     }
 
-    /// Of the masters that nothing has happened to yet, the first stands for all.
+    /// Whether an earlier untouched master stands for this one.
     fn is_like_another(&self, master: usize) -> bool {
         !self.masters[master].touched && self.masters[..master].iter().any(|other| !other.touched)
     }
@@ -366,7 +368,8 @@ impl State {
 
 impl Master {
     fn post(&mut self, letter: Letter) {
-        // A late prepare can only make others fail. So can its being lost, or a promise that nobody heard of.
+        // A late prepare can only make others fail. The same goes for a lost one, or for a promise
+        // that nobody heard.
         self.inbox.retain(|old| {
             old.client != letter.client || !matches!(old.body, Body::Request(Request::Prepare(_)))
         });
@@ -411,7 +414,7 @@ impl Model for World {
                 actions.push(Action::Learn(index));
             }
             match &client.proposer {
-                // Clients that want the same are alike: one begins.
+                // Clients that want the same are alike, so only one of them begins.
                 None if index > 0
                     && self.clients[index] == self.clients[index - 1]
                     && state.clients[index - 1].is_fresh() => {}

@@ -17,27 +17,29 @@ use crate::explore;
 pub(crate) const MASTERS: usize = 3;
 const PROXIES: usize = 2;
 
-/// What may happen, and how often.
+/// Possible events and their limits.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// The masters that forget, in this order; never two at a time.
+    /// Masters that forget, in this order and never two at a time.
     pub(crate) forgets: Vec<usize>,
-    /// How many proxies look after the masters; the others only claim.
+    /// Number of proxies that maintain the masters. The others only claim.
     pub(crate) keepers: usize,
-    /// Whether the first proxy was granted the lease by the first and the last master, and the last has forgotten.
+    /// Whether the first and the last master granted the lease to the first proxy, and the last has
+    /// forgotten it.
     pub(crate) is_held: bool,
-    /// How many provisional marks are given at most.
+    /// Maximum provisional marks.
     pub(crate) nonces: u64,
     /// A master that may be out of sight for a while.
     pub(crate) hides: Option<usize>,
-    /// A proxy that claims learns the roster only when a vote has to wait for it, not at any time.
+    /// Whether a claiming proxy learns the roster only when a vote has to wait for it, rather than
+    /// at any time.
     pub(crate) learns_late: bool,
     pub(crate) bug: Option<Bug>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// The roster that is decided.
+    /// The decided roster.
     pub(crate) roster: Roster,
     pub(crate) masters: [Master; MASTERS],
     pub(crate) proxies: [Proxy; PROXIES],
@@ -45,7 +47,7 @@ pub(crate) struct State {
     nonces: u64,
     hidden: Option<usize>,
     hid: bool,
-    /// A member was put out that had forgotten nothing.
+    /// Whether a member was put out although it had forgotten nothing.
     needless: bool,
 }
 
@@ -53,16 +55,16 @@ pub(crate) struct State {
 pub(crate) struct Master {
     pub(crate) mark: Option<Mark>,
     pub(crate) lease: Option<Lease>,
-    /// Whether it knows all that its incarnation was told.
+    /// Whether it still knows everything that its incarnation received.
     remembers: bool,
 }
 
-/// Who holds the key, as far as one master knows.
+/// Holder of the key, as far as one master knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lease {
     /// The attempt of a proxy.
     Of(usize),
-    /// Two attempts were copied: a value that nobody has.
+    /// Two attempts were copied. The resulting value belongs to nobody.
     Nobody,
 }
 
@@ -77,19 +79,19 @@ pub(crate) struct Proxy {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Claim {
     Free,
-    /// With the proof that each master owes, as long as its answer is to come.
+    /// The votes, the proof that each master owes, and the masters whose answer is still to come.
     Sent(Votes, Box<[Option<Proof>; MASTERS]>, MasterSet),
-    /// What is still on the way takes effect, but is not counted any more.
+    /// Requests still in flight take effect, but are no longer counted.
     Granted(MasterSet),
     Lost,
 }
 
-/// What a proxy is about to do, and on which observation.
+/// A proxy's next step, with the observation behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Plan {
-    /// With the mark that its master showed.
+    /// A task, with the mark that its master showed.
     Do(Task, Option<Mark>),
-    /// A page was read from a source.
+    /// Writes a page read from a source.
     Paste(MasterId, MasterId, Option<Lease>),
 }
 
@@ -126,7 +128,7 @@ impl World {
         state.proxies[index].claim = Claim::Sent(votes, proofs, MasterSet::first(MASTERS));
     }
 
-    /// Hands a claim to a master, and its vote with what was read behind it to the proxy.
+    /// Delivers a claim to a master, and its vote, with the mark read behind it, to the proxy.
     fn deliver(&self, state: &mut State, index: usize, at: usize) -> Option<()> {
         let known = bugs::known(self.bug, &state.proxies[index].roster);
         let master = &mut state.masters[at];
@@ -153,7 +155,7 @@ impl World {
         Some(())
     }
 
-    /// The proxy learns the roster, and counts what had to wait for that.
+    /// Tells the proxy the roster, and counts the votes that had to wait for it.
     fn learn(&self, state: &mut State, index: usize) {
         let proxy = &mut state.proxies[index];
         proxy.roster = state.roster.clone();
@@ -223,7 +225,7 @@ impl World {
                 state.needless |= state.masters[member.index()].remembers;
             }
             if let Change::In { member, .. } = change {
-                // It is told everything from now on, once its mark is set.
+                // From now on it receives everything, once its mark is set.
                 state.masters[member.index()].remembers = false;
             }
             state.roster = after;
@@ -231,7 +233,7 @@ impl World {
         self.learn(state, index);
     }
 
-    /// Writes a page, if the target has not forgotten since it got its provisional mark.
+    /// Writes a page, unless the target has forgotten since it got its provisional mark.
     fn paste(
         &self,
         state: &mut State,
@@ -285,7 +287,7 @@ impl State {
         self.masters.iter().enumerate().map(shown).collect()
     }
 
-    /// Reads a page of a source for the master that is copied to. The proof is read with it.
+    /// Reads a page of a source for the master being copied to. The proof is read with it.
     fn read_page(&self, bug: Option<Bug>, index: usize, source: MasterId) -> Option<Plan> {
         let (proxy, shown) = (&self.proxies[index], self.shown());
         let copy = proxy.copy.as_ref()?;
@@ -309,13 +311,13 @@ impl State {
         is_in && self.masters[at].mark == expected
     }
 
-    /// Whether `at` may forget now: never a quorum at a time.
+    /// Whether `at` may forget now: a quorum never forgets at once.
     fn may_forget(&self, at: usize) -> bool {
         (0..MASTERS).all(|other| other == at || self.masters[other].remembers)
     }
 }
 
-/// The term of a roster whose members are the masters of the list, in its order.
+/// Returns the term of a roster whose members are the masters of the list, in order.
 pub(crate) fn term(roster: &Roster) -> Arc<Term> {
     let proof = |at| Proof::due(roster, MasterId::new(at), 0).into_iter().collect();
     Arc::new(Term::new(roster.version, (0..MASTERS).map(proof).collect()))
@@ -455,7 +457,7 @@ fn no_admission_grants_a_lease_twice() {
     assert!(states > 1_000, "only {states} states");
 }
 
-/// Nobody has explored this world to its end: these are the first steps of all orders.
+/// This world has not been explored to its end: the test covers the first steps of all orders.
 #[test]
 fn no_first_steps_of_two_proxies_that_admit_at_once_grant_a_lease_twice() {
     let world = World { keepers: 2, is_held: true, forgets: vec![], ..World::small() };

@@ -1,4 +1,4 @@
-//! Rules of marks and admission that are taken away, and what the model then finds.
+//! Rules of marks and admission that are removed, and the violations that the model then finds.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::admission::{MASTERS, Master, World, founded, term};
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// Votes count as those of the version they were asked for under, whatever the mark shows.
+    /// Votes count under the version of their request, whatever the mark shows.
     CountsAnyVersion,
-    /// Votes of a newer version count beside those of a member that went out before it.
+    /// Votes of a newer version count together with those of a member that was put out before it.
     CountsWhoWentOut,
     /// Votes count without a mark.
     CountsWithoutMark,
-    /// The mark is set without looking whether the provisional one is still there.
+    /// The mark is set without checking that the provisional one is still there.
     SetsTheMarkBlindly,
-    /// One source is taken for enough.
+    /// One source is considered enough.
     CopiesFromTooFew,
     /// A page counts whatever mark its source shows.
     CopiesBeforeTheRaise,
-    /// A master is copied to and marked without being put out before.
+    /// A master is copied to and marked without being put out first.
     CopiesWithoutPuttingOut,
-    /// A lower version is taken for the mark of a master that has forgotten.
+    /// A lower version is mistaken for the mark of a master that has forgotten.
     TakesALowerVersionForForgetting,
 }
 
-/// The mark that is read behind a vote.
+/// Returns the mark that is read behind a vote.
 pub(crate) fn read(bug: Option<Bug>, master: &Master, proof: Option<&Proof>) -> Option<Mark> {
     let expected = || proof.map(|proof| proof.expected().clone());
     match (bug, &master.mark) {
@@ -47,7 +47,7 @@ fn is_of(proof: Option<&Proof>, mark: &Mark) -> bool {
     proof.is_some_and(|proof| proof.check(&reading, ()).is_some())
 }
 
-/// The term that a proxy counts votes in.
+/// Returns the term in which a proxy counts votes.
 pub(crate) fn known(bug: Option<Bug>, roster: &Roster) -> Arc<Term> {
     match bug {
         Some(Bug::CountsWhoWentOut) => term(&Roster { version: roster.version, ..founded() }),
@@ -55,7 +55,7 @@ pub(crate) fn known(bug: Option<Bug>, roster: &Roster) -> Arc<Term> {
     }
 }
 
-/// What a proxy does next.
+/// Returns a proxy's next task.
 pub(crate) fn next(
     bug: Option<Bug>,
     roster: &Roster,
@@ -94,7 +94,7 @@ fn as_if_raised(roster: &Roster, shown: &[Option<Shown>]) -> Vec<Option<Shown>> 
     shown.iter().enumerate().map(raised).collect()
 }
 
-/// Everything as if the member were out, but nobody else is told.
+/// Proceeds as if the member were out, without telling the other proxies.
 fn without_putting_out(
     roster: &Roster,
     master: MasterId,

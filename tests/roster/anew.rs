@@ -1,7 +1,8 @@
-//! One lease, two proxies and masters that forget again and again: the roster is begun anew after a rest.
+//! One lease, two proxies and masters that forget again and again: the roster is begun anew after a
+//! rest.
 //!
-//! Time goes in steps. A lease and a rest last as long as each other. A proxy pauses between what it
-//! plans and what it does. A change of the roster is one step among the masters that its proxy sees.
+//! Time advances in steps. A lease lasts as long as a rest. A proxy may pause between planning and
+//! acting. A change of the roster is one step among the masters that its proxy sees.
 
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
@@ -15,7 +16,7 @@ use crate::admission::{MASTERS, founded, run_id};
 use crate::{explore, steps_to_failure};
 
 const PROXIES: usize = 2;
-/// Steps of time for which a lease is granted, and for which masters rest.
+/// Duration of a lease and of the masters' rest, in steps of time.
 const LEASE: u64 = 2;
 /// The master that has an older volume.
 const SAVED: usize = 1;
@@ -23,20 +24,20 @@ const SAVED: usize = 1;
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
-    /// A rest counts from when its master was first seen to have forgotten, whatever mark it has.
+    /// A rest counts from the first sight of its master's loss, whatever mark the master has.
     CountsFromTheFirstLoss,
-    /// Nobody rests.
+    /// No master rests.
     DoesNotRest,
-    /// The mark of an older volume goes on with the rest of the newer one.
+    /// The mark of an older volume continues the rest of the newer one.
     TakesMarksOfOtherProcesses,
 }
 
 #[derive(Clone, Debug)]
 struct World {
     forgets: usize,
-    /// The masters that each proxy sees.
+    /// Masters that each proxy sees.
     sees: [MasterSet; PROXIES],
-    /// Whether the second master may come back with what it held before, as another process.
+    /// Whether the second master may return with older contents, as another process.
     restores: bool,
     until: u64,
     bug: Option<Bug>,
@@ -65,7 +66,7 @@ enum Volume {
 struct Master {
     mark: Option<Mark>,
     roster: Option<Roster>,
-    /// Who holds the lease there, and until when.
+    /// Holder of the lease on this master, and the end of the lease.
     lease: Option<(usize, u64)>,
     starts: u64,
 }
@@ -74,9 +75,9 @@ struct Master {
 struct Proxy {
     roster: Roster,
     rests: Rests,
-    /// What it is about to do, and the marks that it saw.
+    /// Its next task, and the marks that it saw.
     plan: Option<(Task, [Option<Mark>; MASTERS])>,
-    /// Until when it holds the lease.
+    /// When its lease ends.
     held: u64,
 }
 
@@ -86,7 +87,7 @@ enum Action {
     Claim(usize),
     Look(usize),
     Act(usize),
-    /// The first two forget: one after the other is a pause longer.
+    /// The first two masters forget. If they forget one after the other, the pause is only longer.
     Forget,
     Save,
     Restore,
@@ -223,7 +224,7 @@ fn provisional(nonce: u64) -> Mark {
     Mark { kind: MarkKind::Provisional { nonce }, database: 0, tail: Tail::default() }
 }
 
-/// The process of a master after so many restarts.
+/// Returns the run id of a master after this many restarts.
 fn process(at: usize, starts: u64) -> String {
     if starts == 0 { run_id(at) } else { format!("{} {starts}", run_id(at)) }
 }

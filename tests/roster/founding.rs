@@ -1,8 +1,8 @@
-//! Two founders that pause or die anywhere, with the same list of masters or with lists that overlap, and masters that
-//! are restarted and forget their marks.
+//! Two founders that pause or die anywhere, with the same list of masters or with overlapping
+//! lists, and masters that restart and forget their marks.
 //!
-//! The roster of a list is decided in one step here, and never forgotten. Lists that overlap have rosters of their own:
-//! their quorums need not share a master.
+//! In this model the roster of a list is decided in one step and never forgotten. Overlapping lists
+//! have separate rosters: their quorums need not share a master.
 
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
@@ -20,7 +20,7 @@ use crate::explore;
 
 const MASTERS: usize = 4;
 const FOUNDERS: usize = 2;
-/// A cluster is founded within so many steps of one founder, also when another one is given up before.
+/// Maximum steps in which one founder founds a cluster, even if another founding is given up first.
 const STEPS: usize = 12;
 
 fn showing(mark: Option<Mark>, run_id: String) -> Shown {
@@ -30,24 +30,24 @@ fn showing(mark: Option<Mark>, run_id: String) -> Shown {
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
-    /// A mark is set whether or not there is one.
+    /// A mark is set even if there already is one.
     OverwritesMarks,
     /// Masters that cannot be seen are left out.
     DoesNotWaitForEveryone,
-    /// It serves as soon as the roster is there.
+    /// The founder serves as soon as the roster exists.
     ServesWhileFounding,
-    /// Masters that were restarted are marked like others.
+    /// Restarted masters are marked like others.
     MarksWhoWasRestarted,
-    /// A founding is waited for that nobody can finish.
+    /// A founding that nobody can finish is waited for.
     GivesNothingUp,
 }
 
 #[derive(Clone, Debug)]
 struct World {
     lists: [[usize; 3]; FOUNDERS],
-    /// A master that a founder cannot see, each its own.
+    /// Master that each founder cannot see, if any.
     unseen: [Option<usize>; FOUNDERS],
-    /// How often masters are restarted.
+    /// Maximum restarts of masters.
     restarts: usize,
     bug: Option<Bug>,
 }
@@ -55,9 +55,9 @@ struct World {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     marks: [Option<Mark>; MASTERS],
-    /// How often each master was restarted.
+    /// Number of restarts of each master.
     starts: [usize; MASTERS],
-    /// The roster that is decided for each founder's list.
+    /// Decided roster for each founder's list.
     rosters: [Roster; FOUNDERS],
     founders: [Founder; FOUNDERS],
 }
@@ -70,10 +70,10 @@ struct Founder {
     serves: Option<String>,
 }
 
-/// What a founder is about to do, and what it has seen before.
+/// A founder's next task, and the observations behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Plan {
-    /// `None`: it gives the founding up.
+    /// `None` to give up the founding.
     task: Option<Task>,
     known: Roster,
     starts: [usize; MASTERS],
@@ -99,7 +99,7 @@ impl World {
         Self::with_lists([[0, 1, 2], [1, 2, 3]])
     }
 
-    /// Which roster a founder reads and writes.
+    /// Index of the roster that a founder reads and writes.
     fn register(&self, founder: usize) -> usize {
         if self.lists[0] == self.lists[founder] { 0 } else { founder }
     }
@@ -131,7 +131,7 @@ impl World {
         let is_lost = founding::is_lost(&known, &shown) && self.bug != Some(Bug::GivesNothingUp);
         let mut ours = self.ours(state, founder);
         if known.version > 0 {
-            // The list is the same; the servers may be others by now.
+            // The list is the same, but the servers may have changed since.
             ours.members = known.members.clone();
         }
         if self.bug == Some(Bug::MarksWhoWasRestarted) {
@@ -180,7 +180,8 @@ impl World {
         Some(())
     }
 
-    /// A change that no longer applies leaves the roster as it is, and so does one that too few vote on.
+    /// Changes the roster. A change that no longer applies, or on which too few masters vote, has
+    /// no effect.
     fn change(&self, state: &mut State, founder: usize, change: &Change) {
         let roster = &state.rosters[self.register(founder)];
         let votes = |at: &&usize| {
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// Removes what is left of a founding, if it is still that.
+    /// Removes the remains of a lost founding, unless the roster has changed meanwhile.
     fn clear(&self, state: &mut State, founder: usize, lost: &Roster) {
         let roster = &mut state.rosters[self.register(founder)];
         if roster == lost {
@@ -204,7 +205,7 @@ impl World {
         }
     }
 
-    /// Whether a founder that has just been started gets to serve, once nothing goes wrong any more.
+    /// Whether a newly started founder gets to serve once nothing more goes wrong.
     fn recovers(&self, state: &State) -> bool {
         let mut calm = state.clone();
         calm.founders = Default::default();
@@ -225,7 +226,7 @@ impl State {
         showing(self.marks[at].clone(), self.run_id(at))
     }
 
-    /// The masters that show marks of a cluster.
+    /// Masters that show marks of a cluster.
     fn marked(&self, cluster: &str) -> MasterSet {
         let is_its = |at: &usize| {
             let kind = self.marks[*at].as_ref().map(|mark| &mark.kind);
@@ -335,7 +336,8 @@ fn two_founders_of_lists_that_overlap_found_at_most_one_cluster() {
 #[test]
 fn a_founding_is_finished_or_given_up_when_masters_are_restarted() {
     assert!(explore(World { restarts: 1, ..World::same() }) > 500);
-    // A late `Founded` may end the next founding before its last mark is set: who lacks one is then put out.
+    // A late `Founded` may end the next founding before its last mark is set: a master without one
+    // is then put out.
     let world = World { restarts: 2, ..World::same() };
     let checker = world
         .checker()

@@ -1,7 +1,8 @@
 //! The register when the roster is begun anew: masters that forgot their promises are asked too.
 //!
-//! A proxy changes the roster that is given up meanwhile, with higher ballots than the one that begins anew. Messages
-//! come in any order, late or never. What is done by marks takes no time here, and nobody rests.
+//! Meanwhile a proxy changes the abandoned roster, with higher ballots than the proxy that begins
+//! anew. Messages arrive in any order, late or never. Work on marks takes no time in this model,
+//! and no master rests.
 
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::StampOf;
@@ -19,26 +20,26 @@ use crate::admission::{MASTERS, founded, run_id};
 use crate::{explore, steps_to_failure};
 
 const KEEP: usize = 8;
-/// The proxies: one changes the roster that is given up, the other keeps it, and begins it anew.
+/// The proxies. One changes the roster that is given up. The other maintains it and begins it anew.
 const OLD: usize = 0;
 const KEEPER: usize = 1;
-/// Any roster is decided and followed within so many turns of a keeper.
+/// Maximum turns of a keeper until any roster is decided and followed.
 const TURNS: usize = 12;
 
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Bug {
-    /// It is begun anew without an epoch of its own: whoever has the higher counter wins.
+    /// The roster is begun anew without a new epoch, so the higher counter wins.
     NoEpochs,
 }
 
 #[derive(Clone, Debug)]
 struct World {
-    /// The change of the roster that is given up.
+    /// The change of the abandoned roster.
     change: Change,
     /// Whether the last master alone has accepted another change before that.
     is_torn: bool,
-    /// Those that forget, one group after the other, at any time.
+    /// Groups of masters that forget, one after another, at any time.
     forgets: Vec<MasterSet>,
     restarts: usize,
     bug: Option<Bug>,
@@ -50,7 +51,8 @@ struct State {
     proposers: [Option<Proposer<Change, Voters>>; 2],
     /// The roster that the keeper knows.
     known: Roster,
-    /// How often it was begun anew in what a quorum held, as long as no quorum has forgotten since.
+    /// Number of new beginnings in the roster held by a quorum, as long as no quorum has forgotten
+    /// since.
     decided: u64,
     forgets: usize,
     nonces: u64,
@@ -61,7 +63,7 @@ struct State {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Master {
-    /// `None`: it keeps nothing of the roster.
+    /// `None` if it keeps nothing of the roster.
     stamp: Option<StampOf<Change>>,
     mark: Option<Mark>,
     inbox: Vec<Letter>,
@@ -89,7 +91,7 @@ impl World {
         Self { change, is_torn: false, forgets, restarts: 1, bug: None }
     }
 
-    /// One thing that a keeper does. In the calm its changes of the roster take no time either.
+    /// Takes one step of a keeper. In the calm, its changes of the roster take no time either.
     fn turn(&self, state: &mut State, is_calm: bool) {
         state.proposers[KEEPER] = None;
         if self.learn(state, is_calm) || state.known.version == 0 {
@@ -125,7 +127,7 @@ impl World {
         }
     }
 
-    /// Returns whether there is something to look at again.
+    /// Learns the masters' roster. Returns whether there is something new to examine.
     fn learn(&self, state: &mut State, is_calm: bool) -> bool {
         let held = state.held();
         let held: Vec<&Accepted> = held.iter().collect();
@@ -150,7 +152,7 @@ impl World {
         }
     }
 
-    /// Who begins anew.
+    /// Voters on a change that begins anew.
     fn voters(&self, change: &Change) -> Voters {
         let Change::Restart { anew, .. } = change else { return Voters::Members };
         let mut anew = anew.clone();
@@ -160,8 +162,8 @@ impl World {
         Voters::Anew(anew)
     }
 
-    /// Whether a keeper gets the masters to agree once nothing goes wrong any more, one that has just been started too.
-    /// They never agree on what was given up.
+    /// Whether a keeper, including a newly started one, gets the masters to agree once nothing more
+    /// goes wrong. They must never agree on an abandoned roster.
     fn recovers(&self, state: &State) -> bool {
         [state.known.clone(), Roster::default()].into_iter().all(|known| {
             let mut calm = State { known, ..state.clone() };
@@ -188,7 +190,8 @@ impl State {
         self.send(index, request, all_speak);
     }
 
-    /// Lets the keeper change or settle the roster before anything else happens; `None`: there is no quorum for it.
+    /// Lets the keeper change or settle the roster before anything else happens. Returns `None` if
+    /// there is no quorum for it.
     fn run(&mut self, voters: Voters, change: Option<Change>) -> Option<Outcome<Change>> {
         let inboxes = self.masters.each_ref().map(|master| master.inbox.clone());
         self.masters.iter_mut().for_each(|master| master.inbox.clear());
@@ -287,7 +290,7 @@ impl State {
         self.masters.iter().enumerate().map(show).collect()
     }
 
-    /// The masters that prove to vote under a roster.
+    /// Masters that prove that they vote under a roster.
     fn proving(&self, roster: &Roster) -> MasterSet {
         let proves = |place: &MasterId| {
             let mark = self.masters[place.index()].mark.as_ref();
@@ -297,7 +300,7 @@ impl State {
         roster.voters().iter().filter(proves).collect()
     }
 
-    /// Whether a quorum votes, and the roster can be changed.
+    /// Whether a quorum votes and the roster can be changed.
     fn serves(&self) -> bool {
         let can_vote = |roster: &Roster| Quorum::of(MASTERS).reached_by(self.proving(roster));
         self.known.version > 0
@@ -312,7 +315,7 @@ fn all_speak(voters: &Voters) -> bool {
 }
 
 impl Master {
-    /// What the scripts of the roster do.
+    /// Answers a letter as the roster's scripts do.
     fn answer(&mut self, letter: &Letter) -> Option<MasterAnswer<Change>> {
         let is_silent = self.stamp.is_none() && !letter.all_speak;
         let mut stamp = self.stamp.clone().unwrap_or_default();
@@ -336,7 +339,7 @@ impl Master {
         Presence { identity, nonce: self.mark.as_ref().and_then(Mark::nonce), run_id }
     }
 
-    /// One that rested votes on the roster before it has been told of it.
+    /// Sets a mark. A master that rested votes on the roster before it has received it.
     fn get_mark(&mut self, mark: Mark) {
         let was_provisional = self.mark.as_ref().is_some_and(|mark| mark.cluster().is_none());
         if was_provisional && mark.cluster().is_some() {
@@ -443,14 +446,14 @@ impl Model for World {
 }
 
 const RECOVERS: &str = "the roster can be changed once all is calm";
-/// How often the keeper tries to make the masters agree, while anything can happen.
+/// How often the keeper tries to make the masters agree while anything can happen.
 const SETTLES: usize = 2;
-/// How far the clock of the other proxy is ahead.
+/// How far the other proxy's clock is ahead.
 const AHEAD: u64 = 1_000;
-/// Any round of the keeper outbids what was promised by then.
+/// After this many rounds, the keeper outbids any promise made until then.
 const ROUNDS: usize = 3;
 
-/// It changes nothing that votes depend on.
+/// A change that does not affect votes.
 fn seen_elsewhere() -> Change {
     Change::SeenAt { member: MasterId::new(2), address: "elsewhere".to_owned() }
 }
@@ -468,7 +471,7 @@ fn a_member_that_was_put_out_in_what_was_given_up_votes_again() {
     assert!(states > 1_000, "only {states} states");
 }
 
-/// Then what is given up is adopted where it was not before.
+/// In this world the abandoned roster is also adopted where it was not held before.
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn a_roster_that_is_adopted_while_it_is_given_up_gives_way() {

@@ -1,13 +1,15 @@
-//! The roster, its marks and the admission of a master that has forgotten, by exhaustion.
+//! Exhaustive models of the roster, its marks and the admission of a master that has forgotten.
 //!
-//! * [`admission`]: two proxies that pause anywhere, three masters, one lease. Masters forget and are admitted again
-//!   while claims are on their way. A change of the roster is one step here.
-//! * [`register`]: that it may be one step. The roster is kept on the masters themselves, one of which forgets it.
-//! * [`anew`]: a quorum forgets, again and again, and a proxy does not see all of it.
-//! * [`given_up`]: the roster is begun anew in the register, while somebody changes the one before.
-//! * [`founding`]: two founders with the same list, or with lists that overlap.
+//! * [`admission`]: two proxies that pause anywhere, three masters, one lease. Masters forget and
+//!   are admitted again while claims are in flight. A change of the roster is one step here.
+//! * [`register`]: justifies that one step. The roster is kept on the masters themselves, one of
+//!   which forgets it.
+//! * [`anew`]: a quorum forgets, again and again, and a proxy does not see all masters.
+//! * [`given_up`]: the roster is begun anew in the register while a proxy changes the previous one.
+//! * [`founding`]: two founders with the same list, or with overlapping lists.
 //!
-//! A model that cannot fail proves nothing. Every rule is taken away once, and the model has to find what breaks.
+//! A model that cannot fail proves nothing. Each rule is removed once, and the model has to find a
+//! violation.
 
 mod admission;
 mod admission_bugs;
@@ -34,7 +36,7 @@ where
     checker.unique_state_count()
 }
 
-/// Explores until `property` fails, which it does, and returns in how many steps.
+/// Explores until `property` fails, as it must, and returns the number of steps.
 fn steps_to_failure<M>(world: M, property: &'static str) -> usize
 where
     M: Model + Send + Sync + 'static,

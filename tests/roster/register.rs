@@ -19,13 +19,13 @@ const KEEP: usize = 8;
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Bug {
-    /// A master that was emptied goes on voting on the roster.
+    /// An emptied master keeps voting on the roster.
     EmptiedMasterVotes,
-    /// What an earlier incarnation promised or accepted counts.
+    /// Promises and accepted states of an earlier incarnation count.
     CountsEarlierIncarnations,
 }
 
-/// Who votes on the roster, with a rule taken away or not.
+/// Voters on the roster, perhaps with a rule removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Voters(Option<Bug>);
 
@@ -40,7 +40,7 @@ impl RegisterElectorate<Roster> for Voters {
     }
 }
 
-/// What a master shows that has the mark of this incarnation.
+/// Identity that a master shows with the mark of this incarnation.
 fn identity(incarnation: u64, at: usize) -> Identity {
     Identity { cluster: founded().cluster, incarnation, run_id: run_id(at) }
 }
@@ -49,7 +49,8 @@ fn identity(incarnation: u64, at: usize) -> Identity {
 struct World {
     changes: Vec<Vec<Change>>,
     retries: u8,
-    /// How far the clock of each proxy is ahead of the one before: its ballots are higher.
+    /// How far each proxy's clock is ahead of the previous one's. Its ballots are higher by as
+    /// much.
     skew: u64,
     bug: Option<Bug>,
 }
@@ -61,10 +62,10 @@ struct State {
     clock: u64,
     retries: u8,
     forgot: bool,
-    /// The incarnation that the last master was admitted as.
+    /// Incarnation with which the last master was admitted.
     admitted: Option<u64>,
     caught_up: bool,
-    /// The versions that were answered, one bit each, and the highest of them.
+    /// Versions that were returned, one bit each, and the highest of them.
     versions: u32,
     highest: u64,
     wrong: bool,
@@ -84,7 +85,7 @@ struct Proxy {
     floor: u64,
 }
 
-/// From which proxy, under which ballot, and what.
+/// Proxy, ballot and request.
 type Letter = (usize, Ballot, Request<Change>);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +155,7 @@ impl State {
         let proposer = self.proxies[index].proposer.as_ref();
         let Some(ballot) = proposer.and_then(Proposer::ballot) else { return };
         for master in &mut self.masters {
-            // A late prepare can only make others fail. So can its being lost.
+            // A late prepare can only make others fail. The same goes for a lost one.
             master.inbox.retain(|old| old.0 != index || !matches!(old.2, Request::Prepare(_)));
             master.inbox.push((index, ballot, request.clone()));
         }
@@ -175,7 +176,7 @@ impl State {
         }
     }
 
-    /// What both others hold, when the last master is without.
+    /// State that both others hold while the last master has none.
     fn decided(&self) -> Option<&StateOf<Change>> {
         let [one, other, last] = self.masters.each_ref().map(|master| &master.stamp.state);
         (one == other && last.accepted == Ballot::NONE).then_some(one)
@@ -258,7 +259,7 @@ impl Model for World {
                 state.send(index, request);
             }
             Action::Deliver(at, letter) => {
-                // What a master does not answer is lost.
+                // A letter that a master does not answer is lost.
                 let _ = self.deliver(&mut state, at, &letter);
             }
             Action::Forget => {
