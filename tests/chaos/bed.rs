@@ -104,8 +104,8 @@ fn environment(clock: &Clock, disk: &Disk) -> Vec<(&'static str, PathBuf)> {
     environment
 }
 
-/// How long a client may still ask a proxy that is gone: it may hold a lock with the longest time
-/// to live.
+/// Time for which a client may still ask a proxy that is gone: it may hold a lock with the longest
+/// time to live.
 const LONGEST_ORDER: Nanos = 15_000 * MILLISECOND;
 
 /// A master is readmitted within seconds; a busy machine needs longer.

@@ -7,7 +7,7 @@ use crate::leases::{Lease, Validity, leases};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) validity: Validity,
-    /// How much longer than requested its masters may keep a key.
+    /// Extra time for which its masters may keep a key beyond the request.
     pub(crate) pad: Nanos,
     /// Allowed beginnings of its errors.
     pub(crate) errors: &'static [&'static str],
@@ -160,7 +160,7 @@ fn describe(call: &Call) -> String {
 /// A free key refused for this long is no split vote.
 const GHOST: Nanos = 2_000 * MILLISECOND;
 
-/// How long a system may take on a busy machine to notice that a lock is gone.
+/// Time in which a system must notice on a busy machine that a lock is gone.
 const AFTERWARDS: Nanos = 1_000 * MILLISECOND;
 
 #[cfg(test)]

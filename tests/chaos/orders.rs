@@ -18,7 +18,7 @@ pub(crate) struct Orders {
     given: u64,
 }
 
-/// How clients currently use their locks.
+/// Current lock usage of the clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
     pub(crate) ttls_ms: &'static [u64],
@@ -50,14 +50,14 @@ pub(crate) struct Order {
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) client: usize,
-    /// How often it had to switch to another server.
+    /// Number of times that it had to switch to another server.
     detours: usize,
     rested: bool,
     last: Option<Order>,
     /// An attempt whose result it does not know.
     unsettled: Option<Order>,
-    /// How often it had to change its own value. A lost release or extension may still be on its
-    /// way and would end the next lock with that value, or let it end sooner.
+    /// Number of times that it had to change its own value. A lost release or extension may still
+    /// be on its way and would end the next lock with that value, or let it end sooner.
     values: u64,
 }
 
@@ -192,8 +192,8 @@ impl std::fmt::Display for Next {
     }
 }
 
-/// How long a client waits for a reply: longer than a proxy needs for the worst of split votes on a
-/// busy machine.
+/// Time for which a client waits for a reply: longer than a proxy needs for the worst of split
+/// votes on a busy machine.
 pub(crate) const PATIENCE_MS: u64 = 5000;
 
 /// Value that some clients all put into their locks.

@@ -1,4 +1,4 @@
-//! How each fault is caused and undone.
+//! Causes and undoes each fault.
 
 use std::time::Duration;
 

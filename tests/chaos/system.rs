@@ -9,7 +9,7 @@ use crate::leases::Validity;
 pub(crate) enum System {
     /// Two proxies in front of three masters, with clients that know nothing of Redlock.
     Proxies,
-    /// The same clients with one plain Redis.
+    /// One plain Redis with the same clients.
     Redis,
     /// The rslock library on the three masters.
     Rslock,

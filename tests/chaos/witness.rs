@@ -9,10 +9,10 @@ use crate::history::Nanos;
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     inside: HashMap<String, Vec<Visit>>,
-    /// How often two visitors with valid leases were inside together.
+    /// Entries in which two visitors with valid leases were inside together.
     pub(crate) crowds: usize,
-    /// How often a visitor entered while another was still inside after its lease was over, which
-    /// no lock service can prevent.
+    /// Entries while another visitor was still inside after its lease was over, which no lock
+    /// service can prevent.
     pub(crate) trespasses: usize,
 }
 

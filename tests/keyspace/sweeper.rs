@@ -11,7 +11,7 @@ use crate::server::{Job, Operation};
 use crate::world::{Action, MASTERS, State, World};
 
 const KEYS: [u8; 2] = [0, 1];
-/// How far the sweeper's clock is ahead of all others.
+/// Lead of the sweeper's clock over all others.
 const AHEAD: u64 = 15;
 
 /// A stamp that may be dropped: the key, its accepted ballot, and the roster version under which

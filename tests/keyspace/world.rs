@@ -52,12 +52,11 @@ pub(crate) struct World {
     pub(crate) ends: bool,
     /// Whether expiring values expire.
     pub(crate) fades: bool,
-    /// How far the clock of every other client is behind. If set, refusals are heard and lead to
-    /// retries: nothing else raises a slow client's ballot above the others' promises.
+    /// Delay of every other client's clock. If set, refusals are heard and lead to retries: nothing
+    /// else raises a slow client's ballot above the others' promises.
     pub(crate) slow: u64,
-    /// How far those clients' clocks are ahead of the masters'; the other clients' clocks agree
-    /// with the masters'. If 0, everything has expired by the masters' clocks, so these never
-    /// matter.
+    /// Lead of those clients' clocks over the masters'; the other clients' clocks agree with the
+    /// masters'. If 0, everything has expired by the masters' clocks, so these never matter.
     pub(crate) fast: u64,
     /// Maximum times that a master may lose a value from under its stamp.
     pub(crate) loses: u8,
@@ -590,8 +589,8 @@ impl Client {
 
 impl Master {
     fn post(&mut self, letter: Letter) {
-        // A late prepare can only make others fail. Its loss, or a promise that nobody heard, is no
-        // worse.
+        // A late prepare can only make others fail. The same goes for a lost one, or for a promise
+        // that nobody heard.
         self.inbox.retain(|old| {
             old.client != letter.client || !matches!(old.request, Request::Prepare(..))
         });

@@ -44,8 +44,8 @@ const SOON_US: u64 = 100_000;
 /// two clock reads.
 const APART_US: u64 = 2_000_000;
 
-/// How much longer a master may keep something than this process expects: it runs later, and counts
-/// in milliseconds.
+/// Tolerated extra time for which a master may keep something: it runs later than this process, and
+/// counts in milliseconds.
 const LATE_US: u64 = 10_000;
 
 /// The mark up to its tail.

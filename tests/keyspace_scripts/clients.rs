@@ -27,7 +27,7 @@ const MASTERS: usize = 3;
 const CLIENTS: usize = 4;
 const PROGRAMS: usize = 60;
 
-/// How long a client waits before it gives up a round.
+/// Time after which a client gives up a round.
 const ROUND: Duration = Duration::from_millis(30);
 
 /// Maximum rounds of a client for one program.

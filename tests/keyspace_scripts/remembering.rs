@@ -1,4 +1,4 @@
-//! How far back stamps remember programs.
+//! The memory of stamps: which programs they remember.
 
 use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::register::acceptor::Fate;

@@ -33,7 +33,7 @@ const SCRIPTS: &[(&str, &[&str])] = &[
     ("local name = 'ge' .. 't' return redis.call(name, 'b')", &["b"]),
     ("local name = 'de' .. 'l' return redis.call(name, 'b')", &["b"]),
     ("local name = 'ti' .. 'me' return redis.call(name)", &[]),
-    // Whatever the script does about the error.
+    // The script's handling of the error makes no difference.
     ("redis.pcall('get', 'b') redis.pcall('set', KEYS[1], 'x') return 7", &["b"]),
     ("pcall(redis.call, 'get', 'b') return redis.call('set', KEYS[1], 'x')", &["b"]),
     ("if redis.call('exists', 'b') == 0 then redis.call('set', 'c', 1) end", &["b", "c"]),
@@ -79,7 +79,7 @@ async fn a_script_that_comes_to_such_a_key_after_it_has_written_gives_all_back()
         let said = run(&mut raw, &apply(&program, &[place("a")], 0, 10)).await;
         assert_eq!(said, Said::Missing(place("b")), "{command}");
         assert!(!master.has("a").await, "{command}");
-        // The same for an existing value that the script would change.
+        // The key now exists, and the script would change it.
         run(
             &mut raw,
             &apply(&wrap("return redis.call('set', KEYS[1], 'y')"), &[place("a")], 0, 11),

@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// How long masters are asked to keep a lease.
+    /// Duration for which masters are asked to keep a lease.
     fn padded(&self, job: Job, freshness: Duration) -> u8 {
         let pad = match freshness.as_secs() as u8 {
             ANY_TIME => self.freshness,

@@ -146,7 +146,7 @@ pub(crate) fn slower_extension() -> World {
     World { end: 2, rounds: 1, ..slow_extension() }
 }
 
-/// So much time passes that a claim made afresh is granted late.
+/// A claim made afresh is granted late, because so much time passes.
 pub(crate) fn slow_masters_twice() -> World {
     let world = World::new(&[&[Claim(0)], &[Claim(1)]]);
     let (lease, freshness, patience, vote_timeout) = (1, 1, 3, 3);

@@ -446,9 +446,9 @@ impl Model for World {
 }
 
 const RECOVERS: &str = "the roster can be changed once all is calm";
-/// How often the keeper tries to make the masters agree while anything can happen.
+/// Maximum attempts of the keeper to make the masters agree while anything can happen.
 const SETTLES: usize = 2;
-/// How far the other proxy's clock is ahead.
+/// Lead of the other proxy's clock.
 const AHEAD: u64 = 1_000;
 /// After this many rounds, the keeper outbids any promise made until then.
 const ROUNDS: usize = 3;

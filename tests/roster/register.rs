@@ -49,8 +49,7 @@ fn identity(incarnation: u64, at: usize) -> Identity {
 struct World {
     changes: Vec<Vec<Change>>,
     retries: u8,
-    /// How far each proxy's clock is ahead of the previous one's. Its ballots are higher by as
-    /// much.
+    /// Lead of each proxy's clock over the previous one's. Its ballots are higher by as much.
     skew: u64,
     bug: Option<Bug>,
 }

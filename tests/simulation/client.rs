@@ -24,7 +24,7 @@ pub const ACQUIRE: &str = r#"
                 return 0
             end
         "#;
-/// The same in a wording that the proxy does not know, so that it runs as a program.
+/// [`ACQUIRE`] in a wording that the proxy does not know, so that it runs as a program.
 pub const PROGRAM: &str = "local held = redis.call('GET', KEYS[1]) \
                        if held and held ~= ARGV[1] then return {0, 'somebody else has it'} end \
                        redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return {1, 'it is yours'}";

@@ -51,7 +51,7 @@ use plan::Plan;
 use tokio::task::LocalSet;
 use world::{Outcome, World};
 
-/// How often a long run reports its progress: every hundred hours of virtual time.
+/// Interval of progress reports in a long run: every hundred hours of virtual time.
 const PROGRESS_S: u64 = 360_000;
 
 /// The allocator of the proxy's own process.

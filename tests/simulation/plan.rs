@@ -24,7 +24,7 @@ pub struct Plan {
     /// Maximum pause of canaries between two songs.
     pub quiet_ms: u64,
     pub longest_lease: Duration,
-    /// How long a master that has forgotten must wait. Equals the longest lease, as operators are
+    /// Time that a master that has forgotten must wait. Equals the longest lease, as operators are
     /// advised to set it.
     pub restart_wait: Duration,
     pub cold_start: ColdStart,
@@ -50,7 +50,7 @@ const RESTART: u8 = KINDS - 1;
 /// everything it forgot.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
-/// How long after their expiry masters clean up registers.
+/// Time between the expiry of registers and their cleanup by masters.
 const SLACK: Duration = Duration::from_millis(SLACK_MS);
 
 impl Plan {

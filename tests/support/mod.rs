@@ -54,8 +54,7 @@ pub use stage::Stage;
 pub use state::State;
 pub use subscriber::{PROTOCOLS, Subscriber};
 
-/// How long a condition may take to come true before a test gives up. A loaded machine needs
-/// seconds, never this long.
+/// Time limit of a condition. A loaded machine needs seconds, never this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns whether a plain `redis-server` takes the proxy's place. Tests of features that need a

@@ -27,7 +27,7 @@ pub(crate) struct Books {
     pub(crate) objects: Vec<Object>,
     /// Indices in `objects` of those in use, one of each kind.
     in_use: Vec<usize>,
-    /// How often each client had to switch to another server.
+    /// Number of times that each client had to switch to another server.
     detours: Vec<usize>,
     pub(crate) outages: Vec<Outage>,
     pub(crate) ended: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Books {
 pub(crate) struct Order {
     pub(crate) server: String,
     pub(crate) commands: Vec<Vec<String>>,
-    /// How long the client pauses afterwards.
+    /// Pause of the client afterwards.
     pub(crate) rest_ms: u64,
     pub(crate) patience_ms: u64,
     #[serde(skip)]
