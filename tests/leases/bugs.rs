@@ -34,7 +34,7 @@ pub(crate) enum Bug {
     ReleaseByToken,
     /// A delivery of a missed release compares the token.
     DeliverByToken,
-    /// A release deletes any generation up to the one of a successful attempt.
+    /// A release or deletion deletes any generation of the attempt, even before it is a success.
     DeleteAnyGeneration,
     /// One deletion makes a release a success, however many masters are silent.
     OneDeletionIsEnough,

@@ -450,7 +450,7 @@ const RECOVERS: &str = "the roster can be changed once all is calm";
 const SETTLES: usize = 2;
 /// Lead of the other proxy's clock.
 const AHEAD: u64 = 1_000;
-/// After this many rounds, the keeper outbids any promise made until then.
+/// Rounds within which the keeper outbids any earlier promise.
 const ROUNDS: usize = 3;
 
 /// A change that does not affect votes.

@@ -196,7 +196,7 @@ pub(super) fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
 const EXCHANGE: &str = "if (redis.call('get', KEYS[1]) or '') ~= ARGV[1] then return 0 end \
     redis.call('set', KEYS[1], ARGV[2]) return 1";
 
-/// The score is the time, as in libraries that drop holders who have gone.
+/// The score is the time, as in libraries that drop holders that are gone.
 const ACQUIRE: &str = "if redis.call('zcard', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end \
     return redis.call('zadd', KEYS[1], redis.call('time')[1], ARGV[1])";
 
