@@ -636,7 +636,7 @@ async fn masters_that_are_all_young_wait_when_told_to() {
     let mut client = proxy.connection().await;
     let error = claim(&mut client, "lock", "mine").await.expect_err("they are young");
     assert_eq!(error.code(), Some("LOADING"), "{error}");
-    assert!(error.to_string().contains("started a short while ago"), "{error}");
+    assert!(error.to_string().contains("started recently"), "{error}");
     granted(&client, "lock", "they are old enough").await;
 }
 
