@@ -142,7 +142,7 @@ async fn a_node_of_a_cluster_does_not_vote() {
         let mut client = client.clone();
         async move {
             let error = claim(&mut client, "free", "mine").await.expect_err("nothing is founded");
-            error.to_string().contains("node of a cluster").then_some(error)
+            error.to_string().contains("cluster node").then_some(error)
         }
     })
     .await;
