@@ -138,15 +138,21 @@ impl Watch {
     }
 
     /// Takes the next step. Where a look shows nothing decided, masters must first agree.
-    fn go_on(&self, looked: Looked) -> Next {
+    fn go_on(&mut self, looked: Looked) -> Next {
         match looked {
             Looked::Next(next) => next,
             Looked::Settle(program) => {
-                let again = Self { tried: self.tried + 1, ..Self::new(Rc::clone(&self.watched)) };
-                let settling = Settling { program, again };
+                self.tried += 1;
+                let settling = Settling { program, again: self.moved() };
                 Next::go_on_as(Kind::Settling(Box::new(settling)))
             }
         }
+    }
+
+    /// Moves the watch into the operation that goes on with it: what it knows of the masters goes along.
+    fn moved(&mut self) -> Self {
+        let rest = Self::new(Rc::clone(&self.watched));
+        std::mem::replace(self, rest)
     }
 
     fn seen(
@@ -268,12 +274,10 @@ pub struct Settling {
 
 impl Settling {
     /// Looks again once masters have agreed; an error becomes the reply.
-    fn go_on(&self, next: Next) -> Next {
+    fn go_on(&mut self, next: Next) -> Next {
         match &next.then {
-            Then::Reply(reply, _) if !reply.is_error() => {
-                let again =
-                    Watch { tried: self.again.tried, ..Watch::new(Rc::clone(&self.again.watched)) };
-                Next::go_on_as(Kind::Watch(again))
+            Then::Reply(reply, _) if !matches!(reply, Reply::Error(_)) => {
+                Next::go_on_as(Kind::Watch(self.again.moved()))
             }
             _ => next,
         }
