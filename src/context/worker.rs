@@ -40,22 +40,22 @@ const UNKNOWN_VERSION: &str = "7.0.0";
 pub struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Shared,
-    pub(crate) live: RefCell<Arc<Live>>,
-    pub(crate) changes_seen: Cell<u64>,
+    live: RefCell<Arc<Live>>,
+    changes_seen: Cell<u64>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) engine: Rc<Engine>,
     pub(crate) hub: Rc<Hub>,
-    pub(crate) transactions: RefCell<Transactions>,
-    pub(crate) shelf: Shelf,
-    pub(crate) read_buffer: RefCell<Box<[u8]>>,
-    pub(crate) started: Instant,
+    transactions: RefCell<Transactions>,
+    shelf: Shelf,
+    read_buffer: RefCell<Box<[u8]>>,
+    started: Instant,
     pub(crate) draining: Cell<bool>,
     pub(crate) departing: Cell<bool>,
     /// The channel for sessions that a successor takes over.
     pub(crate) departures: OnceCell<mpsc::Sender<Departure>>,
     pub(crate) gate: OnceCell<Rc<Gate>>,
-    pub(crate) shared_connections: Rc<SharedConnections>,
-    pub(crate) spares: Option<Rc<Spares>>,
+    shared_connections: Rc<SharedConnections>,
+    spares: Option<Rc<Spares>>,
 }
 
 impl Worker {
