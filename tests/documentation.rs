@@ -234,7 +234,7 @@ const COMMANDS_WITH_DATA: &str = include_str!("documentation/commands-with-data.
 const COMMANDS_INTRODUCTION: &str = "\
 # Commands
 
-Made from the command table in `src/command/table/` by `make docs`; do not edit it by hand.
+Made from the command table in `src/catalogue/table/` by `make docs`; do not edit it by hand.
 
 What claims, releases, votes, padding, registers and programs are: [how it decides](how-it-decides.md). *Since* is
 the version of Redis (for `DELIFEQ`: of Valkey) that brought the command. Commands of later versions and of modules [run as well](scripts.md#commands-that-the-proxy-does-not-know), if
