@@ -60,3 +60,10 @@ pub mod resp;
 pub mod session;
 pub mod time;
 pub mod worker;
+
+// The models' masters serve the unit tests as well, and name this crate from outside.
+#[cfg(test)]
+extern crate self as redlock_proxy;
+#[cfg(test)]
+#[path = "../tests/specification/mod.rs"]
+mod specification;

@@ -1,19 +1,21 @@
 //! The lease scripts do on a master what the pure functions predict: random sequences of commands run on one key of a
-//! real `redis-server`, and in parallel on a key of `decision::lease::master`.
+//! real `redis-server`, and in parallel on a key of `specification::lease`.
 //!
 //! TTLs are whole multiples of [`UNIT_MS`], far longer than any test, and are compared in such multiples.
 
+#[path = "specification/mod.rs"]
+mod specification;
 mod support;
 
 use std::cell::RefCell;
 
+use crate::specification::lease::{self as master, MasterLease};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use redlock_proxy::decision::lease::attempt::{
     Attempt, MARKER, Stored, TAG_LEN, Tag, WorkerId, encode as stored, header, prefix,
 };
-use redlock_proxy::decision::lease::master::{self, MasterLease};
 use redlock_proxy::decision::lease::{claim, delete, extend, release};
 use redlock_proxy::lua::canonical::Canonical;
 use support::{Master, Raw, Reply, encode};

@@ -6,13 +6,17 @@
 
 #[path = "support/exhaustive.rs"]
 mod exhaustive;
+#[path = "specification/mod.rs"]
+mod specification;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use exhaustive::{goes_wrong, holds};
 use redlock_proxy::also_claim::claim::{DualClaim, DualStep};
-use redlock_proxy::also_claim::copy::{self, Claimed, CopyName, DataCopy};
+use redlock_proxy::also_claim::script::{Claimed, CopyName};
+
+use crate::specification::data_copy::{self as copy, DataCopy};
 use stateright::{Model, Property};
 
 const TOKEN: u8 = 1;

@@ -2,13 +2,17 @@
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
+#[path = "specification/mod.rs"]
+mod specification;
 mod support;
 
 use std::cell::RefCell;
 
+use redlock_proxy::also_claim::script::{Claimed, CopyName};
+
+use crate::specification::data_copy::{self as copy, DataCopy};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redlock_proxy::also_claim::copy::{self, Claimed, CopyName, DataCopy};
 use redlock_proxy::also_claim::script::ScriptPlace;
 use redlock_proxy::operation::claim::How;
 use support::{Master, Raw, Reply};

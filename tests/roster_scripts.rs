@@ -1,13 +1,15 @@
 //! The roster's scripts on a real master, compared with the explored functions.
 
+#[path = "specification/mod.rs"]
+mod specification;
 mod support;
 
+use crate::specification::stamp::{self, StampOf};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis::aio::MultiplexedConnection;
 use redlock_proxy::decision::quorum::MasterId;
-use redlock_proxy::decision::register::StampOf;
-use redlock_proxy::decision::register::acceptor::{self, Adopt, Apply};
+use redlock_proxy::decision::register::acceptor::{Adopt, Apply};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::roster::mark::MarkKind;
@@ -218,7 +220,7 @@ fn execute(stamp: &mut StampOf<Change>, request: &Request<Change>) -> MasterAnsw
     let answer = match request {
         Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
         Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
-        Request::Apply(apply) => acceptor::apply(stamp, apply, KEEP).map(MasterAnswer::Applied),
+        Request::Apply(apply) => stamp::apply(stamp, apply, KEEP).map(MasterAnswer::Applied),
     };
     answer.unwrap_or_else(MasterAnswer::Refused)
 }

@@ -418,7 +418,10 @@ async fn a_list_that_is_used_for_the_first_time_waits_for_all_its_masters() {
     proxy.expect_warnings();
     let mut raw = proxy.raw().await;
     let reply = raw.ask(&words("SET early mine NX PX 60000")).await;
-    assert!(reply.is_error("CLUSTERDOWN this proxy does not serve yet: all listed masters"), "{reply:?}");
+    assert!(
+        reply.is_error("CLUSTERDOWN this proxy does not serve yet: all listed masters"),
+        "{reply:?}"
+    );
     masters[2].restart_empty();
     voters(&mut raw, 3).await;
     assert_eq!(raw.ask(&words("SET late mine NX PX 60000")).await, Reply::ok());

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::copy::Claimed;
+use super::script::Claimed;
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

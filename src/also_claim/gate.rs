@@ -17,8 +17,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult};
 use tokio::sync::{mpsc, oneshot};
 
-use super::copy::CopyName;
 use super::pending::{Pending, UnderWay};
+use super::script::CopyName;
 use crate::catalogue::reserved::MARK;
 use crate::data::upstream::{Dialled, Upstream};
 use crate::data::watch::HAS_MARK;

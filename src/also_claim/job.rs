@@ -7,9 +7,8 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::claim::{DualClaim, DualStep};
-use super::copy::{Claimed, CopyName};
 use super::gate::{Gate, GateAnswer};
-use super::script::ScriptPlace;
+use super::script::{Claimed, CopyName, ScriptPlace};
 use crate::client::outbox::Target;
 use crate::engine::Engine;
 use crate::operation::claim::{How, Replies};

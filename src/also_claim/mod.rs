@@ -4,14 +4,12 @@
 //! is asked first: the client that holds the lock there has it. A lock lasts longer there than its lease, by enough for
 //! the masters' answer to arrive in time. After that answer it is made to end with the lease.
 //!
-//! * [`copy`]: the effect of each request on the data Redis, as the scripts implement it;
 //! * [`claim`]: the next step after the answer of either place;
 //! * [`job`]: one request for a lock, there and on the masters;
 //! * [`gate`]: the connection of a worker, which keeps requests in order;
 //! * [`pending`]: unfinished work that a worker waits for before it ends.
 
 pub mod claim;
-pub mod copy;
 pub mod gate;
 pub mod job;
 pub mod pending;

@@ -2,9 +2,23 @@
 
 use redis::Cmd;
 
-use super::copy::CopyName;
 use crate::catalogue::reserved;
 use crate::operation::claim::How;
+
+/// Unique name of the last change to a lock: tokens may be equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CopyName(pub u128);
+
+/// Whether a claim has the lock now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Claimed {
+    /// It was free.
+    Taken,
+    /// It held the client's token already, and ends no sooner than the client wants.
+    Owned,
+    /// Another client has it.
+    Held,
+}
 
 /// The lock that a request is about.
 #[derive(Clone, Debug)]

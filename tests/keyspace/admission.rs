@@ -3,7 +3,7 @@
 
 use redlock_proxy::decision::keyspace::copying::{Given, known};
 use redlock_proxy::decision::keyspace::settle::{Copied, copy};
-use redlock_proxy::decision::keyspace::slot::{self, Adopt, Sight};
+use redlock_proxy::decision::keyspace::slot::{self, Adopt};
 use redlock_proxy::decision::quorum::Quorum;
 use redlock_proxy::decision::register::ballot::Ballot;
 
@@ -69,7 +69,7 @@ impl State {
         let slots: Vec<_> = others.iter().map(|master| master.slots.get(&key)).collect();
         let lease = slots.iter().find_map(|slot| slot.lease);
         let promised = slots.iter().map(|slot| slot.promised).max().unwrap_or_default();
-        let sights: Vec<_> = slots.iter().map(|slot| Sight::of(slot, own_us)).collect();
+        let sights: Vec<_> = slots.iter().map(|slot| slot.sight(own_us)).collect();
         let sights: Vec<_> = sights.iter().collect();
         let given = match known(Quorum::of(MASTERS), &sights, now_us) {
             Some(state) => Some(Given { state, promised, lease }),

@@ -2,12 +2,12 @@
 
 use redlock_proxy::decision::keyspace::Program;
 use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
-use redlock_proxy::decision::keyspace::slot::Slots;
 use redlock_proxy::decision::register::ballot::Ballot;
 
 use crate::exhaustive::goes_wrong;
 use crate::server::Job;
 use crate::server::Operation::{self, *};
+use crate::specification::slots::{self, Slots};
 use crate::world::{LINEARIZABLE, SETTLED, World};
 
 /// A rule that is not kept.
@@ -141,11 +141,11 @@ pub(crate) fn execute(
         Request::Prepare(keys, _) => {
             let is_behind = keys.iter().any(|(_, met)| *met > flush);
             if is_behind && bug == Bug::LeavesAFlushToAMinority {
-                return Some(request.execute(&mut before.clone(), world.keep, own_us));
+                return Some(slots::execute(&request, &mut before.clone(), world.keep, own_us));
             }
         }
     }
-    let mut answer = request.execute(slots, world.keep, own_us);
+    let mut answer = slots::execute(&request, slots, world.keep, own_us);
     match (bug, &request, &mut answer) {
         (Bug::AdoptsPastEnds, _, MasterAnswer::Promised(sights)) => {
             let open = sights.iter_mut().filter_map(|sight| sight.state.open.as_mut());

@@ -1,11 +1,11 @@
 //! Flushes of all masters while other clients work on them.
 
 use redlock_proxy::decision::keyspace::flush::{Flush, Request, Step};
-use redlock_proxy::decision::keyspace::slot::Slots;
 use redlock_proxy::decision::quorum::{MasterId, Quorum};
 
 use crate::bugs::Bug;
 use crate::server::{Job, Reply};
+use crate::specification::slots::Slots;
 use crate::world::{At, MASTERS, State, World};
 
 /// A flush request on its way.

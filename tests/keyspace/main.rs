@@ -18,6 +18,8 @@ mod exhaustive;
 mod flushing;
 mod lot;
 mod server;
+#[path = "../specification/mod.rs"]
+mod specification;
 mod sweeper;
 mod world;
 

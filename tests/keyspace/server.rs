@@ -1,8 +1,9 @@
 //! The behaviour of a single server: the specification that histories are compared with, and the
 //! programs that run on masters.
 
+use crate::specification::slots::{Runs, Seen};
+use redlock_proxy::decision::keyspace::Program;
 use redlock_proxy::decision::keyspace::slot::State;
-use redlock_proxy::decision::keyspace::{Program, Runs, Seen};
 use stateright::semantics::SequentialSpec;
 
 /// An operation of a client, or the end of its lease.

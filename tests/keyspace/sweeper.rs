@@ -1,13 +1,14 @@
 //! Sweeps that drop the stamps of absent keys.
 
 use redlock_proxy::decision::keyspace::settle::{Finding, settle};
-use redlock_proxy::decision::keyspace::slot::{Sight, Slots};
+use redlock_proxy::decision::keyspace::slot::Sight;
 use redlock_proxy::decision::keyspace::tombstone::{alike, droppable};
 use redlock_proxy::decision::quorum::Quorum;
 use redlock_proxy::decision::register::ballot::Ballot;
 
 use crate::bugs::Bug;
 use crate::server::{Job, Operation};
+use crate::specification::slots::Slots;
 use crate::world::{Action, MASTERS, State, World};
 
 const KEYS: [u8; 2] = [0, 1];
@@ -98,7 +99,7 @@ impl World {
 
     fn sights(&self, state: &State) -> Vec<Vec<Sight<Job>>> {
         let own_us = self.own_clock(state);
-        let sight = |slots: &Slots<Job>, key| Sight::of(&slots.get(&key), own_us);
+        let sight = |slots: &Slots<Job>, key| slots.get(&key).sight(own_us);
         let sights = |slots: &Slots<Job>| KEYS.map(|key| sight(slots, key)).to_vec();
         state.masters.iter().map(|master| sights(&master.slots)).collect()
     }

@@ -7,7 +7,7 @@ use redlock_proxy::decision::keyspace::proposer::{
 };
 use redlock_proxy::decision::keyspace::remains::Over;
 use redlock_proxy::decision::keyspace::remembered::Keep;
-use redlock_proxy::decision::keyspace::slot::{Basis, Slot, Slots};
+use redlock_proxy::decision::keyspace::slot::Basis;
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
@@ -19,6 +19,7 @@ use crate::bugs::{self, Bug};
 use crate::claims::{LeaseLetter, LeaseRequest, Votes};
 use crate::flushing::FlushLetter;
 use crate::server::{Held, Job, Lease, Operation, Reply, SHORT, Server, Stored};
+use crate::specification::slots::{self, Slot, Slots};
 use crate::sweeper::Swept;
 
 pub(crate) const MASTERS: usize = 3;
@@ -395,7 +396,9 @@ impl World {
         }
         let is_proved = master.version == Some(letter.version) || self.is(Bug::MixesVersions);
         let answer = bugs::execute(self, &mut master.slots, &letter.request, own_us)
-            .unwrap_or_else(|| letter.request.execute(&mut master.slots, self.keep, own_us));
+            .unwrap_or_else(|| {
+                slots::execute(&letter.request, &mut master.slots, self.keep, own_us)
+            });
         let is_heard = is_heard && is_proved;
         let me = &mut state.clients[letter.client];
         let is_of_last = is_heard && me.ended == letter.operation + 1;

@@ -11,7 +11,7 @@ use redlock_proxy::decision::keyspace::Program as _;
 use redlock_proxy::decision::keyspace::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::keyspace::remembered::Remembered;
 use redlock_proxy::decision::keyspace::slot::{
-    Adopt, Adopted, Apply, Basis, Open, Ran, Sight, Slot, Slots, State,
+    Adopt, Adopted, Apply, Basis, Open, Ran, Sight, State,
 };
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::register::ballot::Ballot;
@@ -20,6 +20,7 @@ use redlock_proxy::lua::program::{ProgramText, Ttls};
 use redlock_proxy::operation::register::answer::{self, Said};
 use redlock_proxy::operation::register::{Content, Job, Lease, Place, RegisterReply, ask, stamp};
 
+use crate::specification::slots::{self, Slot, Slots};
 use crate::support::{Master, Raw, Reply as Wire, encode};
 use crate::tasks::{self, Held, Stored, TAG, Task, place};
 use crate::{Ask, Flaw, Flush, Told, now_us};
@@ -215,7 +216,7 @@ impl Both {
         let ballot = Ballot { epoch: 0, counter: self.counter, worker: 4 };
         let ballot = if late { ballot } else { ballot.max(target.promised) };
         let open = source.state.open.clone().filter(|_| !decided);
-        let shown = Sight::of(&source, now_us()).state;
+        let shown = source.sight(now_us()).state;
         let state = State { accepted: ballot, open, ..shown };
         let (from, over) = (source.state.accepted, Vec::new());
         let flush = self.slots[at].last_flush();
@@ -313,11 +314,14 @@ impl Both {
         };
         if let Said::Lacking(places) = said {
             let mut copy = self.slots[at].clone();
-            prop_assert_eq!(request.execute(&mut copy, KEEP, now_us()), MasterAnswer::Adopted);
+            prop_assert_eq!(
+                slots::execute(&request, &mut copy, KEEP, now_us()),
+                MasterAnswer::Adopted
+            );
             prop_assert_eq!(places, vec![0]);
             return Ok(());
         }
-        let expected = request.execute(&mut self.slots[at], KEEP, now_us());
+        let expected = slots::execute(&request, &mut self.slots[at], KEEP, now_us());
         let Said::Answer(answer) = said else {
             return Err(TestCaseError::fail(format!("{reply:?} instead of {expected:?}")));
         };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use redlock_proxy::decision::keyspace::copying::{Given, unknown};
-use redlock_proxy::decision::keyspace::slot::{Sight, State};
+use redlock_proxy::decision::keyspace::slot::State;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::{CLEAR, GIVE};
 use redlock_proxy::operation::register::{ask, stamp};
@@ -23,7 +23,7 @@ impl Both {
         let source = self.slots[from].get(&place);
         self.let_short_ends_pass().await;
         let own_us = crate::now_us();
-        let shown = Sight::of(&source, own_us);
+        let shown = source.sight(own_us);
         let state = match is_known {
             true => State { open: None, ..shown.state },
             false => unknown(&[&shown], now_us).state,

@@ -12,6 +12,8 @@ mod giving;
 mod remembering;
 mod replies;
 mod single;
+#[path = "../specification/mod.rs"]
+mod specification;
 mod tasks;
 mod times;
 mod undeclared;

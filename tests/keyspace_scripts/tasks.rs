@@ -1,8 +1,9 @@
 //! Programs in two languages: in Lua for masters, and in Rust for the explored functions.
 
+use crate::specification::slots::{Runs, Seen};
 use bytes::Bytes;
 use proptest::prelude::*;
-use redlock_proxy::decision::keyspace::{Program, Runs, Seen};
+use redlock_proxy::decision::keyspace::Program;
 use redlock_proxy::lua::keyspace::SLACK_MS;
 use redlock_proxy::operation::register::{Lease, Place};
 

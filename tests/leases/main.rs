@@ -16,6 +16,8 @@ mod giving_back;
 mod model;
 mod network;
 mod proxy;
+#[path = "../specification/mod.rs"]
+mod specification;
 mod world;
 mod worlds;
 

@@ -1,7 +1,7 @@
 //! Possible next events, and invariants.
 
+use crate::specification::lease::MasterLease;
 use redlock_proxy::decision::lease::attempt::Generation;
-use redlock_proxy::decision::lease::master::MasterLease;
 use redlock_proxy::decision::quorum::Quorum;
 use stateright::{Model, Property};
 

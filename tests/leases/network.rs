@@ -1,8 +1,8 @@
 //! Behaviour of masters and connections: executing, losing, forgetting.
 
+use crate::specification::lease::{self as master, MasterLease};
 use redlock_proxy::decision::lease::attempt::Generation;
 use redlock_proxy::decision::lease::attempt::Tag;
-use redlock_proxy::decision::lease::master::{self, MasterLease};
 use redlock_proxy::decision::lease::{claim, delete, extend, release};
 
 use crate::bugs::Bug;

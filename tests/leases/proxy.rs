@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use crate::specification::lease::MasterLease;
 use redlock_proxy::decision::lease::attempt::Attempt;
 use redlock_proxy::decision::lease::claim::Claim;
 use redlock_proxy::decision::lease::extend::Extend;
-use redlock_proxy::decision::lease::master::MasterLease;
 use redlock_proxy::decision::lease::{claim, extend, release};
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 

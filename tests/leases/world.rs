@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::specification::lease::MasterLease;
 use redlock_proxy::decision::lease::attempt::{Attempt, Tag, WorkerId};
 use redlock_proxy::decision::lease::claim::{Claim, Terms};
 use redlock_proxy::decision::lease::delete::{self, Delete};
 use redlock_proxy::decision::lease::extend::Extend;
-use redlock_proxy::decision::lease::master::MasterLease;
 use redlock_proxy::decision::lease::release::Release;
 use redlock_proxy::decision::lease::{claim, extend, release};
 use redlock_proxy::decision::quorum::Quorum;

@@ -1,10 +1,10 @@
 //! Rules that are removed, and the violations that the model then finds.
 
-use redlock_proxy::decision::register::StampOf;
-use redlock_proxy::decision::register::acceptor::{self, Apply, State as Accepted};
+use redlock_proxy::decision::register::acceptor::{Apply, State as Accepted};
 use redlock_proxy::decision::register::proposer::{MasterAnswer, Request};
 use stateright::{Checker, HasDiscoveries, Model};
 
+use crate::specification::stamp::{self, StampOf};
 use crate::world::{Increment, Master, Operation, World};
 
 /// A rule that is not kept.
@@ -37,7 +37,7 @@ pub(crate) fn execute(
         (Bug::IgnoresTheExpectedBallot, Request::Apply(apply)) => {
             let apply = Apply { expected: stamp.state.accepted, ..*apply };
             Some(
-                acceptor::apply(stamp, &apply, keep)
+                stamp::apply(stamp, &apply, keep)
                     .map_or_else(MasterAnswer::Refused, MasterAnswer::Applied),
             )
         }

@@ -7,6 +7,8 @@
 //! violation.
 
 mod bugs;
+#[path = "../specification/mod.rs"]
+mod specification;
 mod world;
 
 use stateright::{Checker, Model};

@@ -2,16 +2,16 @@
 
 use redlock_proxy::decision::quorum::{MasterId, Quorum};
 use redlock_proxy::decision::register::Program;
-use redlock_proxy::decision::register::StampOf;
-use redlock_proxy::decision::register::acceptor::{self, State as Accepted};
+use redlock_proxy::decision::register::acceptor::State as Accepted;
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::decision::register::electorate::OneVersion;
 use redlock_proxy::decision::register::proposer::{
     Held, MasterAnswer, Outcome, Proposer, Request, Step,
 };
 use stateright::{Model, Property};
 
 use crate::bugs::{self, Bug};
+use crate::specification::one_version::OneVersion;
+use crate::specification::stamp::{self, Stamp, StampOf};
 
 pub(crate) const MASTERS: usize = 3;
 /// Worker that copies to a master being admitted.
@@ -255,7 +255,7 @@ impl World {
             Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
             Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
             Request::Apply(apply) => {
-                acceptor::apply(stamp, apply, self.keep).map(MasterAnswer::Applied)
+                stamp::apply(stamp, apply, self.keep).map(MasterAnswer::Applied)
             }
         };
         answer.unwrap_or_else(MasterAnswer::Refused)
@@ -324,13 +324,13 @@ impl State {
     fn admit(&mut self) {
         let [one, other, _] = self.masters.each_ref().map(|master| &master.stamp);
         let promised = one.promised.max(other.promised);
-        let mut copy = acceptor::Stamp { promised, state: one.state.clone() };
+        let mut copy = Stamp { promised, state: one.state.clone() };
         if one.state != other.state {
             self.clock += 10;
             let ballot = Ballot { epoch: 0, counter: self.clock, worker: ADMITTER };
             let newest = [one, other].into_iter().max_by_key(|stamp| stamp.state.accepted);
             let Some(newest) = newest else { return };
-            copy = acceptor::Stamp { promised: ballot, state: newest.state.clone().under(ballot) };
+            copy = Stamp { promised: ballot, state: newest.state.clone().under(ballot) };
             for source in &mut self.masters[..MASTERS - 1] {
                 source.stamp = copy.clone();
             }

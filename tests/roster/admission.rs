@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::specification::votes::Votes;
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::roster::admission::{Copy, Shown, Task, is_source};
 use redlock_proxy::decision::roster::mark::{Mark, MarkKind, MarkReading, Proof, Tail};
 use redlock_proxy::decision::roster::roster::{Change, Member, Roster, Stage, Standing};
 use redlock_proxy::decision::roster::term::Term;
-use redlock_proxy::decision::roster::votes::Votes;
 use stateright::{Checker, Model, Property};
 
 use crate::admission_bugs::{self as bugs, Bug};

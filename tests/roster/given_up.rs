@@ -5,8 +5,6 @@
 //! and no master rests.
 
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
-use redlock_proxy::decision::register::StampOf;
-use redlock_proxy::decision::register::acceptor;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::proposer::{MasterAnswer, Outcome, Proposer, Request, Step};
 use redlock_proxy::decision::roster::admission::{self, Shown};
@@ -17,6 +15,7 @@ use redlock_proxy::decision::roster::roster::{Accepted, Change, Presence, Roster
 use stateright::{Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};
+use crate::specification::stamp::{self, Stamp, StampOf};
 use crate::{explore, steps_to_failure};
 
 const KEEP: usize = 8;
@@ -324,7 +323,7 @@ impl Master {
             Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
             Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
             Request::Apply(apply) => {
-                acceptor::apply(&mut stamp, apply, KEEP).map(MasterAnswer::Applied)
+                stamp::apply(&mut stamp, apply, KEEP).map(MasterAnswer::Applied)
             }
         };
         if answer.is_ok() {
@@ -367,7 +366,7 @@ impl Model for World {
         let (roster, accepted) = (founded(), Ballot { epoch: 0, counter: 1, worker: 9 });
         let state = Accepted { accepted, value: roster.clone(), ..Accepted::default() };
         let master = |at| Master {
-            stamp: Some(acceptor::Stamp { promised: accepted, state: state.clone() }),
+            stamp: Some(Stamp { promised: accepted, state: state.clone() }),
             mark: Mark::expected(&roster, MasterId::new(at), 0),
             inbox: Vec::new(),
         };
@@ -375,7 +374,7 @@ impl Model for World {
         if self.is_torn {
             let accepted = Ballot { counter: 2, ..accepted };
             let (state, _) = state.after(&seen_elsewhere(), accepted, KEEP);
-            masters[2].stamp = Some(acceptor::Stamp { promised: accepted, state });
+            masters[2].stamp = Some(Stamp { promised: accepted, state });
         }
         let mut state = State {
             masters,

@@ -17,6 +17,8 @@ mod anew;
 mod founding;
 mod given_up;
 mod register;
+#[path = "../specification/mod.rs"]
+mod specification;
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -1,15 +1,16 @@
 //! The roster as a register on the masters themselves, one of which forgets and is admitted again.
 
 use redlock_proxy::decision::quorum::{MasterId, Quorum};
-use redlock_proxy::decision::register::acceptor::{self, State as Accepted};
+use redlock_proxy::decision::register::StateOf;
+use redlock_proxy::decision::register::acceptor::State as Accepted;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::electorate::RegisterElectorate;
 use redlock_proxy::decision::register::proposer::{MasterAnswer, Outcome, Proposer, Request, Step};
-use redlock_proxy::decision::register::{StampOf, StateOf};
 use redlock_proxy::decision::roster::roster::{Change, Identity, Presence, Roster};
 use stateright::{Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};
+use crate::specification::stamp::{self, Stamp, StampOf};
 use crate::{explore, steps_to_failure};
 
 /// The master that forgets.
@@ -136,7 +137,7 @@ impl World {
         let answer = match request {
             Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
             Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
-            Request::Apply(apply) => acceptor::apply(stamp, apply, KEEP).map(MasterAnswer::Applied),
+            Request::Apply(apply) => stamp::apply(stamp, apply, KEEP).map(MasterAnswer::Applied),
         };
         let answer = answer.unwrap_or_else(MasterAnswer::Refused);
         let proposer = state.proxies[*index].proposer.as_mut()?;
@@ -203,7 +204,7 @@ impl Model for World {
         let value = founded();
         let state = Accepted { accepted: first, value, recent: Default::default() };
         let master = |at| Master {
-            stamp: acceptor::Stamp { promised: first, state: state.clone() },
+            stamp: Stamp { promised: first, state: state.clone() },
             identity: Some(identity(1, at)),
             inbox: Vec::new(),
         };

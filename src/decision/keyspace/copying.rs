@@ -20,7 +20,7 @@
 
 use super::Program;
 use super::settle::{Contested, newest};
-use super::slot::{Sight, Slot, Slots, State, lease_without};
+use super::slot::{Sight, State};
 use crate::decision::quorum::Quorum;
 use crate::decision::register::ballot::Ballot;
 
@@ -63,35 +63,4 @@ pub fn unknown<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
         false => State::unknown_up_to(from),
     };
     Contested { from, state, lease: None }
-}
-
-impl<P: Program> Slots<P> {
-    /// Stores what was copied at `now_us`, `own_us` on this master's own clock, unless it has since accepted something
-    /// newer.
-    pub fn give(&mut self, key: &P::Key, given: &Given<P>, now_us: u64, own_us: u64) {
-        let slot = self.of(key);
-        slot.promised = slot.promised.max(given.promised);
-        if slot.state.accepted < given.state.accepted || slot.state.accepted == Ballot::NONE {
-            let kept = lease_without(&slot.state, slot.lease.as_ref(), &given.state).cloned();
-            slot.lease = given.lease.clone().or(kept);
-            slot.is_gone = !given.state.stays(now_us);
-            slot.state = State { stays_us: given.state.stays_from(own_us), ..given.state.clone() };
-            slot.floor = Ballot::NONE;
-        }
-        slot.lease.take_if(|_| P::is_present(&slot.state.value) && !slot.is_gone);
-        self.of(key);
-    }
-
-    /// Clears a key that has no stamp on any source. Anything this master has accepted there up to the floor came too
-    /// late.
-    pub fn clear_late(&mut self, key: &P::Key) {
-        // The mark has room for a counter only.
-        let floor = Ballot { worker: u64::MAX, ..self.floor };
-        let slot = self.of(key);
-        if slot.state.accepted <= floor {
-            let lease = lease_without(&slot.state, slot.lease.as_ref(), &State::default()).cloned();
-            *slot = Slot { lease, ..Slot::default() };
-            self.of(key);
-        }
-    }
 }

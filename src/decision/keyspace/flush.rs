@@ -7,7 +7,7 @@
 //! * an accepted state names the flush after which its ballot was promised, and a master that has done another flush
 //!   refuses it;
 //! * a master's answer names its last flush. The highest of several is the era, and the other masters' answers are
-//!   void, whatever their ballots. Those masters do that flush before they count ([`Slots::prepare`]);
+//!   void, whatever their ballots. Those masters do that flush before they count;
 //! * votes for leases count together only after the same flush.
 //!
 //! A quorum that has done the flush shares a master with every quorum. So everything decided in an earlier era was
@@ -25,9 +25,8 @@
 //! remove writes from in between. Two flushes that choose the same counter happen together.
 
 use super::Program;
-use super::slot::{Sight, Slots};
+use super::slot::Sight;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
-use crate::decision::register::ballot::Ballot;
 
 /// A request to every master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,25 +95,6 @@ impl Flush {
         self.counter = Some(now_us.max(self.highest.saturating_add(1)));
         self.answered = MasterSet::EMPTY;
         Step::Send(self.request())
-    }
-}
-
-impl<P: Program> Slots<P> {
-    /// Returns the counter of the last flush.
-    pub fn last_flush(&self) -> u64 {
-        self.flush
-    }
-
-    /// Empties the database, including leases, unless this flush or a later one was done. Returns the last flush.
-    pub fn flush(&mut self, counter: u64) -> u64 {
-        if self.flush < counter {
-            self.keys.clear();
-            self.flush = counter;
-            // Gives a reason to refuse late requests, even if nothing was promised since.
-            let begin = Ballot { counter, worker: u64::MAX, ..Ballot::NONE };
-            self.floor = self.floor.max(begin);
-        }
-        self.flush
     }
 }
 

@@ -15,7 +15,7 @@
 //!   +-------------------------------+
 //! ```
 //!
-//! * [`slot`] is a master's record and its behaviour: the specification of the scripts;
+//! * [`slot`] is a master's record of a key, with the requests that change it;
 //! * [`settle`] derives from promises what the keys hold;
 //! * [`proposer`] is the worker's side;
 //! * [`early`] handles rounds beyond an end;
@@ -101,20 +101,4 @@ pub trait Program: Clone + Debug + Eq + Hash {
     fn lives(value: &Self::Value, now_us: u64) -> bool {
         Self::is_present(value) && Self::end_us(value).is_none_or(|end_us| now_us < end_us)
     }
-}
-
-/// A program that can run here. Masters run programs as text.
-pub trait Runs: Program {
-    /// Returns the new values of the keys, in their order, and the reply. `None` if nothing was written to the key.
-    /// Values that have ended by `now_us` appear absent.
-    fn run(&self, seen: &[Seen<'_, Self>], now_us: u64) -> (Vec<Option<Self::Value>>, Self::Reply);
-}
-
-/// Content of a key as a program sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen<'a, P: Program> {
-    /// A register, which may be absent.
-    Register(&'a P::Value),
-    /// A lease. A write to the key replaces it.
-    Lease(&'a P::Lease),
 }

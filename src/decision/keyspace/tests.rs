@@ -2,17 +2,18 @@
 
 mod ends;
 
+use super::Program;
 use super::copying::Given;
 use super::proposer::{MasterAnswer, Outcome, Proposer, Request, Step, Wish};
 use super::remains::Over;
 use super::remembered::{Keep, Remembered};
 use super::settle::{Contested, Copied, Finding, copy, settle};
-use super::slot::{Open, Refusal, Sight, Slots, State};
+use super::slot::{Open, Refusal, Sight, State};
 use super::tombstone::droppable;
-use super::{Program, Runs, Seen};
 use crate::decision::quorum::{MasterId, Quorum};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
+use crate::specification::slots::{self, Runs, Seen, Slots};
 
 /// Program that adds one to each of its keys, deletes them, or only reads them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -81,7 +82,7 @@ fn start(worker: u64, wish: Wish<Count>, now_us: u64) -> (Proposer<Count>, Reque
 }
 
 fn execute(slots: &mut Slots<Count>, request: &Request<Count>) -> MasterAnswer<Count> {
-    request.execute(slots, KEEP, OWN_US)
+    slots::execute(request, slots, KEEP, OWN_US)
 }
 
 /// Sends a request to some masters, and returns the last step other than waiting. The others are silent.
@@ -119,7 +120,7 @@ fn hear(
     let ballot = proposer.ballot().unwrap_or_default();
     let mut last = Step::Wait;
     for at in asked {
-        let answer = request.execute(&mut masters[*at], KEEP, own_us);
+        let answer = slots::execute(request, &mut masters[*at], KEEP, own_us);
         let step = proposer.answer(ballot, MasterId::new(*at), 1, answer);
         last = if step == Step::Wait { last } else { step };
     }
@@ -480,7 +481,7 @@ fn answers_of_another_version_do_not_count() {
 /// Returns the sights of all masters for some keys, closed or not.
 fn sights(masters: &Masters, keys: &[char]) -> Vec<Vec<Sight<Count>>> {
     let sight =
-        |slots: &Slots<Count>| keys.iter().map(|key| Sight::of(&slots.get(key), OWN_US)).collect();
+        |slots: &Slots<Count>| keys.iter().map(|key| slots.get(key).sight(OWN_US)).collect();
     masters.iter().map(sight).collect()
 }
 

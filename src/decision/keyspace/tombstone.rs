@@ -12,13 +12,13 @@
 //! past some end: a program that no other worker has seen may have removed the end.
 //!
 //! A sweep asks all members, which must all be in, under one version of the roster. It closes the stamps that all of
-//! them have ([`Slots::close`]), looks at every key again, and drops what may be dropped ([`Slots::forget`]). Both
+//! them have, looks at every key again, and drops what may be dropped. Both
 //! steps compare the accepted ballot, so they leave alone a key that has changed meanwhile.
 
 use std::collections::BTreeMap;
 
 use super::Program;
-use super::slot::{Sight, Slot, Slots, State};
+use super::slot::{Sight, State};
 use crate::decision::quorum::Quorum;
 use crate::decision::register::ballot::Ballot;
 
@@ -107,49 +107,4 @@ pub fn droppable<P: Program>(
     sweep.consider(members, keys, sights, now_us);
     sights.iter().flat_map(|sights| sights.iter()).for_each(|sight| sweep.look(&sight.state));
     sweep.droppable()
-}
-
-impl<P: Program> Slots<P> {
-    /// Returns the highest ballot of all dropped stamps.
-    pub fn floor(&self) -> Ballot {
-        self.floor
-    }
-
-    /// Raises the floor to that of other members, when this one is admitted: it may have taken part in what they
-    /// dropped.
-    pub fn raise_floor(&mut self, floor: Ballot) {
-        self.floor = self.floor.max(floor);
-    }
-
-    /// Closes the state accepted under this ballot, which a quorum was seen to hold. Returns whether the master has it.
-    pub fn close(&mut self, key: &P::Key, accepted: Ballot) -> bool {
-        let slot = self.keys.get_mut(key).filter(|slot| slot.state.accepted == accepted);
-        slot.map(|slot| slot.state.open = None).is_some()
-    }
-
-    /// Drops the stamp of a key that is [`droppable`], with what is left of its value, unless that still stays at
-    /// `own_us` on the master's own clock. Returns whether the stamp was dropped. A lease stays.
-    pub fn forget(&mut self, key: &P::Key, accepted: Ballot, own_us: u64) -> bool {
-        let may_go =
-            |slot: &&mut Slot<P>| slot.state.accepted == accepted && slot.state.stays_us <= own_us;
-        let Some(slot) = self.keys.get_mut(key).filter(may_go) else { return false };
-        // The mark has room for a counter only.
-        let highest = slot.promised.max(slot.end());
-        self.floor = self.floor.max(Ballot { worker: u64::MAX, ..highest });
-        let lease = slot.lease.take();
-        match lease {
-            Some(_) => *slot = Slot { lease, ..Slot::default() },
-            None => drop(self.keys.remove(key)),
-        }
-        true
-    }
-}
-
-impl<P: Program> Slot<P> {
-    /// Returns the end of the value as a ballot. A reader that asks about an earlier time must not find the value
-    /// absent here and present elsewhere.
-    pub(super) fn end(&self) -> Ballot {
-        let end_us = P::end_if_present(&self.state.value);
-        Ballot { counter: end_us.unwrap_or_default(), worker: 0, ..self.promised }
-    }
 }

@@ -8,8 +8,7 @@
 //! * [`claim`] takes a key that must be free, or extends one that holds the client's own token;
 //! * [`extend`] extends a lease; [`release`] gives it back; [`delete`] ends it for any caller;
 //! * [`holders`] groups masters by the attempt they hold;
-//! * [`pad`] is Redlock's validity arithmetic, seen from the masters;
-//! * [`master`] is the effect of each command on one master: the specification of the scripts.
+//! * [`pad`] is Redlock's validity arithmetic, seen from the masters.
 //!
 //! Three rules keep late commands harmless:
 //!
@@ -23,6 +22,5 @@ pub mod claim;
 pub mod delete;
 pub mod extend;
 pub mod holders;
-pub mod master;
 pub mod pad;
 pub mod release;

@@ -21,15 +21,3 @@ pub trait RegisterElectorate<V> {
     /// Whether the answer of `master` counts, when `highest` is the newest value seen in the same attempt.
     fn counts(&self, highest: &V, master: MasterId, credential: &Self::Credential) -> bool;
 }
-
-/// Electorate of ordinary keys: masters whose mark shows the roster version under which the operation was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OneVersion(pub u64);
-
-impl<V> RegisterElectorate<V> for OneVersion {
-    type Credential = u64;
-
-    fn counts(&self, _: &V, _: MasterId, version: &u64) -> bool {
-        *version == self.0
-    }
-}

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! * [`ballot`] orders attempts;
-//! * [`acceptor`] is a master's record and its behaviour: the specification of the scripts;
+//! * [`acceptor`] is a master's record, with the requests that change it;
 //! * [`electorate`] decides which answers count;
 //! * [`proposer`] is the worker's side.
 
@@ -40,6 +40,3 @@ pub trait Program {
 
 /// States that a program leads to.
 pub type StateOf<P> = acceptor::State<<P as Program>::Value, <P as Program>::Reply>;
-
-/// Stamps of the keys that a program changes.
-pub type StampOf<P> = acceptor::Stamp<<P as Program>::Value, <P as Program>::Reply>;

@@ -353,8 +353,9 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::register::acceptor::{self, Stamp};
-    use crate::decision::register::electorate::OneVersion;
+    use crate::decision::register::acceptor::{self};
+    use crate::specification::one_version::OneVersion;
+    use crate::specification::stamp::{self, Stamp};
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     struct Increment;
@@ -419,7 +420,7 @@ mod tests {
         let answer = match request {
             Request::Prepare(ballot) => stamp.prepare(*ballot).map(MasterAnswer::Promised),
             Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| MasterAnswer::Adopted),
-            Request::Apply(apply) => acceptor::apply(stamp, apply, 2).map(MasterAnswer::Applied),
+            Request::Apply(apply) => stamp::apply(stamp, apply, 2).map(MasterAnswer::Applied),
         };
         answer.unwrap_or_else(MasterAnswer::Refused)
     }
@@ -548,7 +549,7 @@ mod tests {
                 let expected = master.state.accepted;
                 let next = Ballot::above(ballot, 0, 8);
                 let apply = Apply { program: Increment, expected, ballot, next };
-                assert!(acceptor::apply(master, &apply, 2).is_ok());
+                assert!(stamp::apply(master, &apply, 2).is_ok());
             }
         }
         let look = worker.again(4_000);
@@ -565,7 +566,7 @@ mod tests {
             ballot: Ballot { epoch: 0, counter: 5, worker: 8 },
             next: Ballot { epoch: 0, counter: 6, worker: 8 },
         };
-        assert!(acceptor::apply(&mut masters[0], &old, 2).is_ok());
+        assert!(stamp::apply(&mut masters[0], &old, 2).is_ok());
         let (mut worker, request) = start(None);
         let Step::Send(adopt) = ask(&mut worker, &mut masters, &[0, 1], &request) else {
             panic!("they differ");

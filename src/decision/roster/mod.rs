@@ -6,8 +6,7 @@
 //!
 //! * [`roster`] is the list of members that all proxies agree on, kept as a register on the masters themselves;
 //! * [`mark`] is a master's proof that it remembers, and [`mark::Proven`] is an answer that only the proof can create;
-//! * [`poll`] decides which votes may be counted together, by the [`term`] that each proxy knows; [`votes`] counts
-//!   them;
+//! * [`poll`] decides which votes may be counted together, by the [`term`] that each proxy knows;
 //! * [`learning`] decides what a proxy learns from the rosters that masters hold;
 //! * [`clock`] detects a master whose clock was set, and [`noted`] does so for a proxy that was not running;
 //! * [`admission`] decides the next step of a proxy for a master that has forgotten;
@@ -29,4 +28,3 @@ pub mod poll;
 pub mod roster;
 pub mod seats;
 pub mod term;
-pub mod votes;

@@ -1,4 +1,4 @@
-//! The roster's acceptor on a master: scripts that do what [`Stamp`](crate::decision::register::acceptor::Stamp) does.
+//! The roster's acceptor on a master: scripts that execute the requests of the [register](crate::decision::register).
 //!
 //! # Format
 //!

@@ -1,9 +1,8 @@
 //! Messages between a proposer, the masters, and the proposer's owner.
 
-use crate::decision::keyspace::remembered::Keep;
+use crate::decision::keyspace::Program;
 use crate::decision::keyspace::settle::HeldBallot;
-use crate::decision::keyspace::slot::{Adopt, Apply, Ran, Refusal, Sight, Slots};
-use crate::decision::keyspace::{Program, Runs};
+use crate::decision::keyspace::slot::{Adopt, Apply, Ran, Refusal, Sight};
 use crate::decision::register::ballot::Ballot;
 
 /// A request to every master.
@@ -67,23 +66,6 @@ pub enum Wish<P: Program> {
     Read(Vec<P::Key>),
     /// Make all masters that answer hold the same under these keys.
     Settle(Vec<P::Key>),
-}
-
-impl<P: Runs> Request<P> {
-    /// Executes the request as a master does at `own_us` on its own clock, remembering as many programs of each key as
-    /// `keep` allows.
-    pub fn execute(&self, slots: &mut Slots<P>, keep: Keep, own_us: u64) -> MasterAnswer<P> {
-        let answer = match self {
-            Self::Prepare(keys, ballot) => {
-                let met = keys.iter().map(|(_, met)| *met).max().unwrap_or_default();
-                let keys: Vec<_> = keys.iter().map(|(key, _)| key.clone()).collect();
-                slots.prepare(&keys, *ballot, met, own_us).map(MasterAnswer::Promised)
-            }
-            Self::Adopt(adopt) => slots.adopt(adopt, own_us).map(|()| MasterAnswer::Adopted),
-            Self::Apply(apply) => slots.apply(apply, keep, own_us).map(MasterAnswer::Applied),
-        };
-        answer.unwrap_or_else(MasterAnswer::Refused)
-    }
 }
 
 impl<P: Program> Wish<P> {

@@ -64,7 +64,7 @@ fn what_is_adopted_stays_as_long_as_where_it_was_found() {
 #[test]
 fn what_is_given_stays_as_long_as_where_it_was_copied_from() {
     let mut masters = ending();
-    let sights = [0, 1].map(|at: usize| Sight::of(&masters[at].get(&'a'), NOW_US));
+    let sights = [0, 1].map(|at: usize| masters[at].get(&'a').sight(NOW_US));
     let state = known(Quorum::of(3), &sights.each_ref(), END_US + 500).expect("a quorum has it");
     let given = Given { state, promised: Ballot::NONE, lease: None };
     masters[2].give(&'a', &given, END_US + 500, NOW_US);

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::lease::attempt::{Attempt, WorkerId};
-use crate::decision::lease::master::{self, MasterLease};
 use crate::decision::quorum::Quorum;
+use crate::specification::lease::{self as master, MasterLease};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

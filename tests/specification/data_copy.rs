@@ -1,10 +1,8 @@
-//! The effect of each request on the data Redis: the specification of the scripts.
+//! The effect of each request on the data Redis.
 //!
 //! A key is `None` when it is absent or has expired. Each function is one atomic step.
 
-/// Unique name of the last change to a lock: tokens may be equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CopyName(pub u128);
+use redlock_proxy::also_claim::script::{Claimed, CopyName};
 
 /// The data Redis's copy of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,17 +13,6 @@ pub struct DataCopy<T> {
     pub name: Option<CopyName>,
     /// End in milliseconds; `None`: never.
     pub end_ms: Option<u64>,
-}
-
-/// Whether a claim has the lock now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Claimed {
-    /// It was free.
-    Taken,
-    /// It held the client's token already, and ends no sooner than the client wants.
-    Owned,
-    /// Another client has it.
-    Held,
 }
 
 /// Takes the key if it is free, or, with `is_ours`, extends it if it holds the token.

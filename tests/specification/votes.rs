@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::mark::Proven;
-use super::poll::{Counting, Poll};
-use super::term::Term;
-use crate::decision::quorum::{MasterSet, Quorum};
+use redlock_proxy::decision::quorum::{MasterSet, Quorum};
+use redlock_proxy::decision::roster::mark::Proven;
+use redlock_proxy::decision::roster::poll::{Counting, Poll};
+use redlock_proxy::decision::roster::term::Term;
 
 /// Masters that voted yes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

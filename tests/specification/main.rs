@@ -1,0 +1,6 @@
+//! Single steps of the specification, by hand.
+
+mod lease_steps;
+#[path = "mod.rs"]
+mod specification;
+mod stamp_steps;
