@@ -24,13 +24,8 @@ pub const TIMEOUT_NOT_A_FLOAT: Reply = fixed("ERR timeout is not a float or out 
 pub const NUMKEYS_NOT_POSITIVE: Reply = fixed("ERR numkeys should be greater than 0");
 /// `BLMPOP` of zero elements.
 pub const COUNT_NOT_POSITIVE: Reply = fixed("ERR count should be greater than 0");
-/// A counter that would leave its range.
-pub const OVERFLOW: Reply = fixed("ERR increment or decrement would overflow");
 /// `DECRBY` by the one number that cannot be negated.
 pub const DECREMENT_OVERFLOW: Reply = fixed("ERR decrement would overflow");
-/// A string operation on a value of another type.
-pub const WRONG_TYPE: Reply =
-    fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
 /// `EXPIRE` with `NX` and another condition.
 pub const EXPIRE_NX_CONFLICT: Reply =
     fixed("ERR NX and XX, GT or LT options at the same time are not compatible");

@@ -396,7 +396,7 @@ mod tests {
             Reply::Push(many()),
             Reply::Each(many()),
             Reply::Map(many().into_iter().zip(mixed()).collect()),
-            Reply::Map(many().into_iter().map(|field| (field, Reply::Bool(true))).collect()),
+            Reply::Map(many().into_iter().map(|field| (field, Reply::Int(1))).collect()),
             Reply::Array(mixed()),
             Reply::Array(vec![Reply::Array(mixed()), Reply::Array(Vec::new())]),
             Reply::Raw(raw),

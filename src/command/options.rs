@@ -258,18 +258,6 @@ impl ExpireOptions {
         Ok(options)
     }
 
-    /// Whether the conditions hold for a key with `current_ms` left; `None` if it never expires.
-    pub fn allow(&self, current_ms: Option<i64>) -> bool {
-        match current_ms {
-            None => !self.xx && !self.gt,
-            Some(current_ms) => {
-                let late_enough = !self.gt || self.ttl_ms > current_ms;
-                let early_enough = !self.lt || self.ttl_ms < current_ms;
-                !self.nx && late_enough && early_enough
-            }
-        }
-    }
-
     fn parse_flags(words: Args<'_>) -> Result<ExpireOptions, Reply> {
         let mut flags = ExpireOptions { ttl_ms: 0, nx: false, xx: false, gt: false, lt: false };
         for word in words.iter() {

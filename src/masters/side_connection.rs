@@ -44,8 +44,6 @@ pub struct Errands<D> {
     pub quorum: Quorum,
     /// Time limit for one round of ballots.
     pub vote_timeout: Duration,
-    /// Time that a client waits while a quorum is silent.
-    pub patience: Duration,
 }
 
 /// A side connection, which closes with its last clone.

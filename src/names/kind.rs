@@ -32,23 +32,6 @@ pub enum LockSign {
 }
 
 impl LockSign {
-    /// All kinds, in display order.
-    pub const ALL: [Self; 13] = [
-        Self::Claim,
-        Self::ClaimForGood,
-        Self::SetNxExpire,
-        Self::SetNxDel,
-        Self::GetSet,
-        Self::ClaimScript,
-        Self::AcquireScript,
-        Self::ExtendScript,
-        Self::ReleaseScript,
-        Self::DeleteIfEqual,
-        Self::Watch,
-        Self::Redisson,
-        Self::LockScript,
-    ];
-
     /// Title shown in the report.
     pub fn title(self) -> &'static str {
         match self {

@@ -12,7 +12,7 @@ use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
 use super::{Next, Received, Rules};
 use crate::client::outbox::Order;
-use crate::decision::quorum::read::{QuorumRead, Verdict};
+use crate::decision::quorum::agreement::{Agreement, Verdict};
 use crate::lua::Script;
 use crate::lua::canonical::Canonical;
 use crate::metrics::QuestionKind;
@@ -26,7 +26,7 @@ pub struct Load {
     script: Arc<Script>,
     then: Then,
     /// The compile error, by master; none if the script is Lua.
-    verdicts: Option<QuorumRead<Option<Box<[u8]>>>>,
+    verdicts: Option<Agreement<Option<Box<[u8]>>>>,
     trouble: Trouble,
 }
 
@@ -88,14 +88,14 @@ impl Load {
                 };
             }
         };
-        match verdicts.value(received.master, |known| *known == why, || why.clone()) {
+        match verdicts.answer(received.master, why) {
             None => Loaded::Next(Next::WAIT),
-            Some(Verdict::Agreed(None, _)) => self.loaded(),
-            Some(Verdict::Agreed(Some(why), _)) => {
+            Some(Verdict::Agreed(None)) => self.loaded(),
+            Some(Verdict::Agreed(Some(why))) => {
                 let why = refused(why);
                 self.refused(why)
             }
-            Some(_) => self.unavailable(rules, Others::Gone),
+            Some(Verdict::Apart) => self.unavailable(rules, Others::Gone),
         }
     }
 
@@ -170,7 +170,7 @@ impl Behaviour for Load {
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
         let On { rules, .. } = on;
         let asked = asked.voters;
-        self.verdicts = Some(QuorumRead::new(rules.quorum, asked));
+        self.verdicts = Some(Agreement::new(rules.quorum, asked));
     }
 
     fn encode(&self, _: On<'_>, form: Form, out: &mut Vec<u8>) {

@@ -25,7 +25,6 @@ pub struct ScriptCall {
     guard: Option<Arc<Guard>>,
     /// Its arguments, encoded.
     argv: Vec<u8>,
-    count: usize,
 }
 
 impl ScriptCall {
@@ -35,7 +34,7 @@ impl ScriptCall {
         let bytes = argv.iter().map(|word| word.len() + 16).sum();
         let mut encoded = Vec::with_capacity(bytes);
         argv.iter().for_each(|word| request::word(&mut encoded, word));
-        Self { script, guard, argv: encoded, count: argv.len() }
+        Self { script, guard, argv: encoded }
     }
 }
 
@@ -123,10 +122,10 @@ impl Texts {
         let text = self.text(instead);
         let mut words = Vec::new();
         [b"1", key].iter().for_each(|word| request::word(&mut words, word));
-        let count = 2 + instead.append(&mut words, db, key);
+        instead.append(&mut words, db, key);
         let runner = self.residents.runner_of(&text);
         let (keys, watched, dbs) = (vec![turn], Vec::new(), Vec::new());
-        let call = Call { text, runner, read_only: false, words, count, keys, watched, dbs };
+        let call = Call { text, runner, read_only: false, words, keys, watched, dbs };
         let program = Program::new(call, instead.shape());
         match instead {
             Instead::Take { is_counted: true, .. } => program.or_refused(Reply::Int(0)),
@@ -197,26 +196,18 @@ fn ours(made: &OnceCell<Arc<Text>>, script: &[u8], ttls: Ttls) -> Arc<Text> {
 }
 
 impl Instead<'_> {
-    /// Appends the arguments and returns their number.
-    fn append(&self, words: &mut Vec<u8>, db: u32, key: &[u8]) -> usize {
+    /// Appends the arguments.
+    fn append(&self, words: &mut Vec<u8>, db: u32, key: &[u8]) {
         let mut ttl = Number::default();
         match self {
-            Self::Script(call) => {
-                words.extend_from_slice(&call.argv);
-                call.count
-            }
+            Self::Script(call) => words.extend_from_slice(&call.argv),
             Self::Take { token, ttl_ms, is_counted } => {
                 let is_counted: &[u8] = if *is_counted { b"1" } else { b"0" };
                 let ttl = ttl_ms.map_or(&b""[..], |ttl_ms| ttl.digits(ttl_ms));
-                let argv = [token, ttl, is_counted];
-                argv.iter().for_each(|word| request::word(words, word));
-                argv.len()
+                [token, ttl, is_counted].iter().for_each(|word| request::word(words, word));
             }
             Self::Delete => append_command(words, db, &[b"DEL", key]),
-            Self::GiveBack(token) => {
-                request::word(words, token);
-                1
-            }
+            Self::GiveBack(token) => request::word(words, token),
         }
     }
 
@@ -248,11 +239,10 @@ return reply"
 
 /// Appends the arguments of a transaction that has one command and no watched keys. Its reply has the same form in
 /// every protocol version.
-fn append_command(words: &mut Vec<u8>, db: u32, command: &[&[u8]]) -> usize {
+fn append_command(words: &mut Vec<u8>, db: u32, command: &[&[u8]]) {
     let (mut number, mut count) = (Number::default(), Number::default());
     let head: [&[u8]; 3] = [b"2", number.digits(db.into()), count.digits(command.len() as i64)];
     head.iter().chain(command).for_each(|word| request::word(words, word));
-    head.len() + command.len()
 }
 
 /// `SET NX` that writes nothing if the key exists. Any call of a write command causes a register to be accepted anew,

@@ -52,8 +52,6 @@ pub struct Call {
     pub read_only: bool,
     /// The number of keys, the keys and the arguments, encoded.
     pub words: Vec<u8>,
-    /// The number of these words.
-    pub count: usize,
     /// Fingerprints of the keys, for turns on them.
     pub keys: Vec<u64>,
     /// Keys whose contents must not have changed since they were watched.
@@ -639,15 +637,12 @@ impl Call {
         keys: impl ExactSizeIterator<Item = &'k [u8]>,
         argv: impl Iterator<Item = &'a [u8]>,
     ) -> Self {
-        let (mut words, mut count) = (Vec::new(), 1 + keys.len());
+        let mut words = Vec::new();
         request::word(&mut words, keys.len().to_string().as_bytes());
         keys.for_each(|key| request::word(&mut words, key));
-        for word in argv {
-            request::word(&mut words, word);
-            count += 1;
-        }
+        argv.for_each(|word| request::word(&mut words, word));
         let (watched, dbs) = (Vec::new(), Vec::new());
-        Self { text, runner, read_only: false, words, count, keys: turns, watched, dbs }
+        Self { text, runner, read_only: false, words, keys: turns, watched, dbs }
     }
 
     /// Whether `place` is one of its keys.

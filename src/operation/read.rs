@@ -16,7 +16,7 @@ use super::verdict::{Discarded, Trouble};
 use super::{Next, Received, Rules, Then, settled_read};
 use crate::client::outbox::Order;
 use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
-use crate::decision::quorum::read::{comparable_ttl_ms, guaranteed_ttl_ms};
+use crate::decision::quorum::ttl::{comparable_ttl_ms, guaranteed_ttl_ms};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::keyspace::SLACK_MS;
 use crate::metrics;

@@ -57,14 +57,10 @@ pub enum Reply {
     Push(Vec<Reply>),
     /// Several replies to one request, one after the other: `SUBSCRIBE` confirms every channel.
     Each(Vec<Reply>),
-    /// A boolean; 1 or 0 in RESP2.
-    Bool(bool),
     /// A master's answer, in its original RESP3.
     Raw(Bytes),
     /// Replies to the commands of a transaction, each with its command's place in the table.
     Executed(Vec<(u16, Done)>),
-    /// A floating point number; its decimal text as a bulk string in RESP2.
-    Double(f64),
     /// A constant reply.
     Encoded(Encoded),
 }
@@ -259,8 +255,6 @@ impl Reply {
             Reply::Verbatim(bytes) => put_verbatim(bytes, protocol, out),
             Reply::Push(items) => put_items(Head::Push(items.len()), items, protocol, out),
             Reply::Each(replies) => replies.iter().for_each(|reply| reply.encode(protocol, out)),
-            Reply::Bool(truth) => put_bool(*truth, protocol, out),
-            Reply::Double(number) => put_double(*number, protocol, out),
             Reply::Encoded(encoded) => out.share(encoded.bytes(protocol)),
             Reply::Raw(frame) => put_raw(frame, protocol, out),
         }
@@ -333,25 +327,6 @@ fn put_pairs(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut Output) {
     }
 }
 
-fn put_bool(truth: bool, protocol: Protocol, out: &mut Output) {
-    out.extend_from_slice(match (protocol, truth) {
-        (Protocol::Resp2, true) => b":1\r\n",
-        (Protocol::Resp2, false) => b":0\r\n",
-        (Protocol::Resp3, true) => b"#t\r\n",
-        (Protocol::Resp3, false) => b"#f\r\n",
-    });
-}
-
-fn put_double(number: f64, protocol: Protocol, out: &mut Output) {
-    let text = double_text(number);
-    if protocol == Protocol::Resp2 {
-        return put_word(text.as_bytes(), out);
-    }
-    out.put_u8(b',');
-    out.extend_from_slice(text.as_bytes());
-    out.extend_from_slice(b"\r\n");
-}
-
 /// Writes a RESP3 frame. For RESP2, each element is rewritten the way Redis's `addReply...` would send it. Unchanged
 /// bytes between two such elements are passed on in one piece.
 fn put_raw(frame: &Bytes, protocol: Protocol, out: &mut Output) {
@@ -388,19 +363,6 @@ fn put_element(element: &flat::Element<'_>, out: &mut Output) {
         (b'=', _) => put_word(element.body.and_then(|b| b.get(4..)).unwrap_or_default(), out),
         (b'%' | b'~' | b'>', _) => put_header(b'*', children(), out),
         _ => out.extend_from_slice(element.bytes),
-    }
-}
-
-/// Formats a number with the shortest digits that read back as the same number. An exponent keeps huge and tiny ones
-/// short.
-fn double_text(number: f64) -> String {
-    const PLAIN: std::ops::Range<f64> = 1e-7..1e21;
-    if number.is_nan() {
-        "nan".to_owned()
-    } else if !number.is_finite() || number == 0.0 || PLAIN.contains(&number.abs()) {
-        number.to_string()
-    } else {
-        format!("{number:e}")
     }
 }
 
@@ -495,19 +457,7 @@ mod tests {
         assert_bytes(Reply::bulk("0123456789"), "$10\r\n0123456789\r\n", "$10\r\n0123456789\r\n");
         assert_bytes(Reply::Nil, "$-1\r\n", "_\r\n");
         assert_bytes(Reply::NilArray, "*-1\r\n", "_\r\n");
-        assert_bytes(Reply::Bool(true), ":1\r\n", "#t\r\n");
-        assert_bytes(Reply::Bool(false), ":0\r\n", "#f\r\n");
         assert_bytes(Reply::Verbatim("a".into()), "$1\r\na\r\n", "=5\r\ntxt:a\r\n");
-    }
-
-    #[test]
-    fn doubles_are_text_in_resp2() {
-        assert_bytes(Reply::Double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n");
-        assert_bytes(Reply::Double(3.0), "$1\r\n3\r\n", ",3\r\n");
-        assert_bytes(Reply::Double(1e300), "$5\r\n1e300\r\n", ",1e300\r\n");
-        assert_bytes(Reply::Double(f64::INFINITY), "$3\r\ninf\r\n", ",inf\r\n");
-        assert_bytes(Reply::Double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n");
-        assert_bytes(Reply::Double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n");
     }
 
     #[test]
@@ -591,8 +541,6 @@ mod tests {
             Just(Reply::Nil),
             Just(Reply::NilArray),
             bytes().prop_map(Reply::Verbatim),
-            any::<bool>().prop_map(Reply::Bool),
-            any::<f64>().prop_map(Reply::Double),
         ];
         let nested = leaf.prop_recursive(3, 24, 4, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..4);
@@ -636,8 +584,6 @@ mod tests {
                     .collect(),
             ),
             Reply::Each(_) => unreachable!("it is no frame of its own"),
-            Reply::Bool(truth) => Frame2::Integer((*truth).into()),
-            Reply::Double(number) => Frame2::BulkString(double_text(*number).into_bytes()),
             Reply::Raw(_) | Reply::Encoded(_) | Reply::Executed(_) => unreachable!("not generated"),
         }
     }
@@ -670,8 +616,6 @@ mod tests {
             },
             Reply::Push(items) => Frame3::Push { data: all(items), attributes },
             Reply::Each(_) => unreachable!("it is no frame of its own"),
-            Reply::Bool(data) => Frame3::Boolean { data: *data, attributes },
-            Reply::Double(data) => Frame3::Double { data: *data, attributes },
             Reply::Raw(_) | Reply::Encoded(_) | Reply::Executed(_) => unreachable!("not generated"),
         }
     }

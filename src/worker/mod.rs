@@ -112,7 +112,6 @@ impl Worker {
             electorate: self.engine.shared_electorate(),
             quorum: self.engine.rules().quorum,
             vote_timeout: self.shared.settings.vote_timeout,
-            patience: self.shared.settings.patience(),
         }
     }
 

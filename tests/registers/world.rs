@@ -4,9 +4,7 @@ use redlock_proxy::decision::quorum::{MasterId, Quorum};
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::register::acceptor::State as Accepted;
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::decision::register::proposer::{
-    Held, MasterAnswer, Outcome, Proposer, Request, Step,
-};
+use redlock_proxy::decision::register::proposer::{MasterAnswer, Outcome, Proposer, Request, Step};
 use stateright::{Model, Property};
 
 use crate::bugs::{self, Bug};
@@ -103,7 +101,6 @@ pub(crate) enum Body {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) proposer: Option<Proposer<Increment, OneVersion>>,
-    held: Option<Held<OneVersion>>,
     /// Number of its completed operations.
     ended: usize,
     /// Highest number returned before its operation began. Its answer must be higher.
@@ -152,12 +149,7 @@ impl World {
         let me = &mut state.clients[client];
         me.floor = answered;
         let electorate = OneVersion(me.version);
-        let held = me.held.take().filter(|_| program.is_some());
-        let (proposer, request) = held
-            .and_then(|held| {
-                Proposer::with_promise(quorum, electorate, Increment, held, u8::default())
-            })
-            .unwrap_or_else(|| Proposer::new(quorum, client as u64, electorate, program, clock));
+        let (proposer, request) = Proposer::new(quorum, client as u64, electorate, program, clock);
         me.proposer = Some(proposer);
         self.send(state, client, request);
         Some(())
@@ -277,7 +269,6 @@ impl World {
                 self.send(state, letter.client, request);
             }
             Step::Done(outcome) => {
-                me.held = proposer.held();
                 me.proposer = None;
                 me.ended += 1;
                 let floor = me.floor;
@@ -388,7 +379,7 @@ impl Model for World {
             inbox: Vec::new(),
             touched: false,
         };
-        let client = Client { proposer: None, held: None, ended: 0, floor: 0, version: 1 };
+        let client = Client { proposer: None, ended: 0, floor: 0, version: 1 };
         vec![State {
             masters: [master.clone(), master.clone(), master],
             clients: vec![client; self.clients.len()],

@@ -159,18 +159,6 @@ fn expire_refuses_conditions_that_contradict_each_other() {
 }
 
 #[test]
-fn expire_conditions_look_at_the_time_left() {
-    let allow = |line, left| expire(Command::Pexpire, line).expect("valid").allow(left);
-    assert_eq!([None, Some(5)].map(|left| allow("10", left)), [true, true]);
-    assert_eq!([None, Some(5)].map(|left| allow("10 NX", left)), [true, false]);
-    assert_eq!([None, Some(5)].map(|left| allow("10 XX", left)), [false, true]);
-    let around = [None, Some(9), Some(10), Some(11)];
-    assert_eq!(around.map(|left| allow("10 GT", left)), [false, true, false, false]);
-    assert_eq!(around.map(|left| allow("10 LT", left)), [true, false, false, true]);
-    assert_eq!(around.map(|left| allow("10 XX LT", left)), [false, false, false, true]);
-}
-
-#[test]
 fn scan_reads_cursor_and_options() {
     with_args("scan 7 match a* COUNT 3 type string MATCH b*", |args| {
         let expected =

@@ -3,11 +3,13 @@
 //! Nothing here depends on a socket, a runtime or a clock. Ballots and instants go in; verdicts and messages to send
 //! come out. So the same code runs in the worker, in property tests and in an exhaustive model.
 //!
-//! * [`read`] counts values;
+//! * [`agreement`] counts equal answers;
+//! * [`ttl`] is the time to live that a quorum guarantees;
 //! * [`walk`] finds everything that a quorum holds, page by page;
 //! * [`turn`] keeps two claims of one worker from racing on the masters.
 
-pub mod read;
+pub mod agreement;
+pub mod ttl;
 pub mod turn;
 pub mod walk;
 

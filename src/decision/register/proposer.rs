@@ -57,17 +57,6 @@ pub enum Outcome<P: Program> {
     NotKnown,
 }
 
-/// A quorum's promise from the last attempt, which lets the next one on the key take one round trip.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Held<E> {
-    /// Electorate that gave the promise, and that the promise ends with.
-    electorate: E,
-    /// Promised ballot.
-    ballot: Ballot,
-    /// Accepted ballot of the state that the promise is about.
-    accepted: Ballot,
-}
-
 /// State of one operation in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposer<P: Program, E: RegisterElectorate<P::Value>> {
@@ -95,7 +84,7 @@ enum Phase<P: Program, C> {
     Applying(Accepting<P::Value>, Option<P::Reply>),
     /// The round is lost: the next one has a higher ballot.
     Pausing,
-    Ended(Option<Accepting<P::Value>>),
+    Ended,
 }
 
 /// One master's promise, with the state that it is about.
@@ -129,32 +118,6 @@ where
         let mut proposer = Self { quorum, worker, electorate, program, attempts, highest, phase };
         let request = proposer.again(now_us);
         (proposer, request)
-    }
-
-    /// Starts to run `program` on a promise that this worker holds; `None` if the promise ended with its electorate.
-    ///
-    /// `value` stands for the state that the promise is about; only the electorate uses it.
-    pub fn with_promise(
-        quorum: Quorum,
-        electorate: E,
-        program: P,
-        held: Held<E>,
-        value: P::Value,
-    ) -> Option<(Self, Request<P>)> {
-        if held.electorate != electorate {
-            return None;
-        }
-        let mut proposer = Self {
-            quorum,
-            worker: held.ballot.worker,
-            electorate,
-            program: Some(program.clone()),
-            attempts: Vec::new(),
-            highest: held.ballot,
-            phase: Phase::Pausing,
-        };
-        let request = proposer.apply(program, held.ballot, held.accepted, value);
-        Some((proposer, request))
     }
 
     /// Starts a round with a higher ballot. Answers to earlier rounds no longer count.
@@ -196,7 +159,7 @@ where
             Phase::Preparing { no, .. } => !no.is_empty(),
             Phase::Adopting(round) => !round.no.is_empty(),
             Phase::Applying(round, _) => !round.no.is_empty(),
-            Phase::Pausing | Phase::Ended(_) => false,
+            Phase::Pausing | Phase::Ended => false,
         };
         if was_refused { self.pause() } else { Step::Wait }
     }
@@ -207,15 +170,8 @@ where
             Phase::Preparing { ballot, .. } => Some(*ballot),
             Phase::Adopting(round) => Some(round.ballot),
             Phase::Applying(round, _) => Some(round.ballot),
-            Phase::Pausing | Phase::Ended(_) => None,
+            Phase::Pausing | Phase::Ended => None,
         }
-    }
-
-    /// Returns the promise for this worker's next operation on the key, once this one ran.
-    pub fn held(&self) -> Option<Held<E>> {
-        let Phase::Ended(Some(round)) = &self.phase else { return None };
-        let electorate = self.electorate.clone();
-        Some(Held { electorate, ballot: round.next, accepted: round.ballot })
     }
 
     fn promised(&mut self, master: MasterId, shown: E::Credential, state: StateOf<P>) -> Step<P> {
@@ -282,7 +238,7 @@ where
     /// Continues once a quorum holds `state` and has promised `ballot`.
     fn decided(&mut self, ballot: Ballot, state: StateOf<P>) -> Step<P> {
         let Some(program) = self.program.clone() else {
-            self.phase = Phase::Ended(None);
+            self.phase = Phase::Ended;
             return Step::Done(Outcome::Read(state.value));
         };
         let fates = self.attempts.iter().map(|attempt| state.recent.fate(*attempt));
@@ -316,8 +272,7 @@ where
         let (true, Some(reply)) = (self.quorum.reached_by(round.yes), first.clone()) else {
             return Step::Wait;
         };
-        self.phase = Phase::Ended(Some(round.clone()));
-        Step::Done(Outcome::Ran(reply))
+        self.end(Outcome::Ran(reply))
     }
 
     /// Waits for the others as long as they can still make a quorum.
@@ -327,7 +282,7 @@ where
             Phase::Preparing { no, .. } => no,
             Phase::Adopting(round) => &mut round.no,
             Phase::Applying(round, _) => &mut round.no,
-            Phase::Pausing | Phase::Ended(_) => return Step::Wait,
+            Phase::Pausing | Phase::Ended => return Step::Wait,
         };
         no.insert(master);
         if no.len() > self.quorum.tolerates() { self.pause() } else { Step::Wait }
@@ -339,7 +294,7 @@ where
     }
 
     fn end(&mut self, outcome: Outcome<P>) -> Step<P> {
-        self.phase = Phase::Ended(None);
+        self.phase = Phase::Ended;
         Step::Done(outcome)
     }
 
@@ -452,10 +407,13 @@ mod tests {
         assert_eq!(ask(&mut worker, &mut masters, &[0, 1], &request), Step::Wait);
         assert_eq!(worker.no_more_answers(), Step::Pause);
         let mut request = worker.again(101);
-        while let Step::Send(next) = ask(&mut worker, &mut masters, &[0, 1], &request) {
-            request = next;
-        }
-        assert!(worker.held().is_some(), "it ran");
+        let step = loop {
+            match ask(&mut worker, &mut masters, &[0, 1], &request) {
+                Step::Send(next) => request = next,
+                step => break step,
+            }
+        };
+        assert_eq!(step, Step::Done(Outcome::Ran(1)));
     }
 
     #[test]
@@ -463,36 +421,6 @@ mod tests {
         let (mut worker, request) = start(Some(Increment));
         ask(&mut worker, &mut Masters::default(), &[0], &request);
         assert_eq!(worker.no_more_answers(), Step::Wait);
-    }
-
-    fn run(masters: &mut Masters, asked: &[usize]) -> (Worker, Step<Increment>) {
-        let (mut worker, mut request) = start(Some(Increment));
-        loop {
-            match ask(&mut worker, masters, asked, &request) {
-                Step::Send(next) => request = next,
-                step => return (worker, step),
-            }
-        }
-    }
-
-    #[test]
-    fn the_next_program_of_a_worker_takes_one_round_trip() {
-        let mut masters = Masters::default();
-        let (worker, step) = run(&mut masters, &[0, 1, 2]);
-        assert_eq!(step, Step::Done(Outcome::Ran(1)));
-        let held = worker.held().expect("a promise");
-        let next = Worker::with_promise(Quorum::of(3), VERSION, Increment, held, 1);
-        let (mut worker, request) = next.expect("the same electorate");
-        let step = ask(&mut worker, &mut masters, &[1, 2], &request);
-        assert_eq!(step, Step::Done(Outcome::Ran(2)));
-    }
-
-    #[test]
-    fn a_promise_ends_with_its_electorate() {
-        let (worker, _) = run(&mut Masters::default(), &[0, 1]);
-        let held = worker.held().expect("a promise");
-        let next = Worker::with_promise(Quorum::of(3), OneVersion(2), Increment, held, 1);
-        assert_eq!(next, None);
     }
 
     #[test]

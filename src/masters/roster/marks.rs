@@ -71,11 +71,6 @@ impl Marks {
         self.copying
     }
 
-    /// Number of databases probed.
-    pub fn databases(&self) -> usize {
-        self.stored.len()
-    }
-
     /// Returns the call that replaces or removes these marks. It answers 1, or 0 if the marks have changed since.
     pub fn replace(&self, by: Option<&MarkKind>, keys: Keys) -> Cmd {
         self.remark(if keys == Keys::Keep { "keep" } else { "empty" }, by)

@@ -21,7 +21,6 @@ fn program() -> Program {
         runner: None,
         read_only: false,
         words: b"$1\r\n1\r\n$3\r\nkey\r\n".to_vec(),
-        count: 2,
         keys: vec![1],
         watched: Vec::new(),
         dbs: Vec::new(),
