@@ -338,9 +338,7 @@ impl Step {
                 Vote::IsDeleted(*reply == Reply::Int(1))
             }
             Self::Show => match reply {
-                Reply::Bulk(tag) => {
-                    Vote::Show(delete::Sight::Held(delete::Value::Tagged(tag_in(tag))))
-                }
+                Reply::Bulk(tag) => Vote::Show(delete::Sight::Held(tag_in(tag))),
                 Reply::Int(-2) => Vote::Show(delete::Sight::Missing),
                 Reply::Int(1) => Vote::DeletedUntagged,
                 _ => Vote::Show(delete::Sight::Unknown),

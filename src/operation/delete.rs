@@ -13,7 +13,7 @@ use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
 use super::{Asked, Next, Owed, Received, Rules, Then};
 use crate::client::outbox::Order;
-use crate::decision::lease::delete::{Sight, Step, Value, Vote};
+use crate::decision::lease::delete::{Sight, Step, Vote};
 use crate::decision::lease::{attempt, delete as decision};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::canonical::Canonical;
@@ -101,12 +101,8 @@ impl Delete {
         self.is_other() && rules.quorum.reached_by(rest)
     }
 
-    fn delete(&mut self, values: Vec<(MasterId, Value)>) -> Next {
+    fn delete(&mut self, tags: Vec<(MasterId, attempt::Tag)>) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let tags = values.into_iter().filter_map(|(master, value)| match value {
-            Value::Tagged(tag) => Some((master, tag)),
-            Value::Untagged(_) => None,
-        });
         let round = sent.decision.round();
         Next::then(Then::Tell(sent.shown.delete(tags, round, sent.voters)))
     }
@@ -224,8 +220,7 @@ impl Behaviour for Delete {
         }
     }
 
-    /// Returns the debt to masters that have not deleted the lease. Untagged values are not made up for: nothing would
-    /// distinguish one from a younger equal value.
+    /// Returns the debt to masters that have not deleted the lease.
     fn owed(&self, on: On<'_>) -> Option<Owed> {
         let On { rules, .. } = on;
         let sent = self.sent.as_ref()?;
@@ -243,7 +238,7 @@ impl Behaviour for Delete {
 /// Converts the answer of [`Canonical::Delete`] to a look. A value that it has deleted counts as missing.
 fn sight(answer: Option<&Answer<'_>>) -> Sight {
     match answer {
-        Some(Answer::Bulk(tag)) => Sight::Held(Value::Tagged(held_as(tag))),
+        Some(Answer::Bulk(tag)) => Sight::Held(held_as(tag)),
         Some(Answer::Int(-2 | 1) | Answer::Simple(STAMPED)) => Sight::Missing,
         _ => Sight::Unknown,
     }

@@ -6,7 +6,7 @@
 //! everything granted before it began, and one lease at most.
 
 use redlock_proxy::decision::lease::attempt::Tag;
-use redlock_proxy::decision::lease::delete::{self, Delete, Sight, Step, Value};
+use redlock_proxy::decision::lease::delete::{self, Delete, Sight, Step};
 use redlock_proxy::decision::quorum::{MasterId, Quorum};
 
 use crate::bugs::Bug;
@@ -172,13 +172,12 @@ impl World {
         self.tidy(state);
     }
 
-    fn send_deletes(&self, state: &mut State, index: usize, values: Vec<(MasterId, Value)>) {
+    fn send_deletes(&self, state: &mut State, index: usize, tags: Vec<(MasterId, Tag)>) {
         let flight = &mut state.flights[index];
         let (id, proxy) = (flight.id, flight.proxy);
         let Operation::Delete(delete) = &flight.operation else { return };
         let round = delete.round();
-        for (master, value) in values {
-            let Value::Tagged(tag) = value else { continue };
+        for (master, tag) in tags {
             state.flights[index].meant = Some(tag.attempt);
             state.send(proxy, master.index(), Command::Delete(tag), Some((id, round)));
         }
@@ -233,7 +232,7 @@ impl World {
 
 fn tag_of(sight: Sight) -> Option<Tag> {
     match sight {
-        Sight::Held(Value::Tagged(tag)) => Some(tag),
-        Sight::Held(Value::Untagged(_)) | Sight::Missing | Sight::Unknown => None,
+        Sight::Held(tag) => Some(tag),
+        Sight::Missing | Sight::Unknown => None,
     }
 }

@@ -78,7 +78,7 @@ pub fn look<T: PartialEq>(key: &Option<MasterLease<T>>, token: &T) -> release::S
 /// Shows the lease held under any token, and changes nothing.
 pub fn show<T>(key: &Option<MasterLease<T>>) -> delete::Sight {
     match key {
-        Some(copy) => delete::Sight::Held(delete::Value::Tagged(copy.tag)),
+        Some(copy) => delete::Sight::Held(copy.tag),
         None => delete::Sight::Missing,
     }
 }

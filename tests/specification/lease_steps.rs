@@ -58,7 +58,7 @@ fn equal_tokens_are_not_equal_values() {
     assert_eq!(delete(&mut key, copy(2, 'a').tag), release::Vote::Other);
     assert_eq!(delete(&mut key, copy(1, 'a').tag), release::Vote::Deleted);
     assert_eq!(look(&Some(copy(1, 'a')), &'b'), release::Sight::Other);
-    let shown = delete::Sight::Held(delete::Value::Tagged(copy(1, 'a').tag));
+    let shown = delete::Sight::Held(copy(1, 'a').tag);
     assert_eq!(show(&Some(copy(1, 'a'))), shown);
     assert_eq!(show::<char>(&None), delete::Sight::Missing);
 }

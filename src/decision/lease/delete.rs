@@ -27,19 +27,18 @@ mod target;
 
 use std::time::Duration;
 
-use super::attempt::Tag;
+use super::attempt::{Attempt, Tag};
 use super::claim::Terms;
 use super::holders::Holders;
 pub use super::release::{OwedReleases, Vote};
 use crate::decision::quorum::{MasterId, MasterSet};
-pub use target::Value;
-use target::{Name, Target};
+use target::Target;
 
 /// State of the key on one master. An answer without its proof is [`Sight::Unknown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sight {
-    /// The key holds this value.
-    Held(Value),
+    /// The key holds this lease.
+    Held(Tag),
     /// The key does not exist.
     Missing,
     /// No trustworthy answer, now or later.
@@ -53,8 +52,8 @@ pub enum Step {
     Wait,
     /// Look on all masters, and call [`Delete::ask`].
     Look,
-    /// Delete exactly these values.
-    Delete(Vec<(MasterId, Value)>),
+    /// Delete exactly these leases.
+    Delete(Vec<(MasterId, Tag)>),
     /// The key existed and is gone. [`Delete::owed`] returns the remaining work.
     Deleted,
     /// The key did not exist.
@@ -71,8 +70,8 @@ enum Phase {
     /// A delete of the known tag was sent to all masters.
     Trying,
     Looking,
-    Deleting(Name),
-    Deleted(Name),
+    Deleting(Attempt),
+    Deleted(Attempt),
     Done,
 }
 
@@ -89,9 +88,9 @@ pub struct Delete {
     round: u8,
     known: Option<Tag>,
     pending: MasterSet,
-    /// Values that masters showed in this round.
-    values: Vec<(MasterId, Value)>,
-    holders: Holders<Name>,
+    /// Leases that masters showed in this round.
+    tags: Vec<(MasterId, Tag)>,
+    holders: Holders<Attempt>,
     /// Masters without the target. Its claim may not have reached them yet.
     free: MasterSet,
     raised: MasterSet,
@@ -103,7 +102,7 @@ pub struct Delete {
 }
 
 impl Delete {
-    /// Creates a deletion of whatever value the key holds. A look was sent to `asked`.
+    /// Creates a deletion of whatever lease the key holds. A look was sent to `asked`.
     pub fn new(terms: Terms, asked: MasterSet, now: Duration) -> Self {
         Self::with(terms, None, asked, now)
     }
@@ -124,12 +123,11 @@ impl Delete {
             round: 0,
             known,
             pending: asked,
-            values: Vec::new(),
+            tags: Vec::new(),
             holders: Holders::default(),
             free: none,
             raised: none,
-            target: known
-                .map_or_else(Target::default, |tag| Target::known(Name::Attempt(tag.attempt))),
+            target: known.map_or_else(Target::default, |tag| Target::known(tag.attempt)),
             has_deleted: false,
             is_late: false,
         }
@@ -141,7 +139,7 @@ impl Delete {
             self.target.tried(self.terms.quorum.everybody(), self.free, self.raised);
         }
         (self.free, self.raised) = (MasterSet::EMPTY, MasterSet::EMPTY);
-        (self.values, self.holders) = (Vec::new(), Holders::default());
+        (self.tags, self.holders) = (Vec::new(), Holders::default());
         (self.known, self.pending) = (None, asked);
         self.enter(Phase::Looking, now);
     }
@@ -178,19 +176,19 @@ impl Delete {
         if round != self.round || !self.pending.contains(master) {
             return Step::Wait;
         }
-        if let (Phase::Deleting(name), Sight::Held(value)) = (self.phase, sight)
-            && value.name() == name
+        if let (Phase::Deleting(attempt), Sight::Held(tag)) = (self.phase, sight)
+            && tag.attempt == attempt
             && !self.target.settled().contains(master)
         {
-            self.target.tell(name, [master].into_iter().collect());
-            return Step::Delete(vec![(master, value)]);
+            self.target.tell(attempt, [master].into_iter().collect());
+            return Step::Delete(vec![(master, tag)]);
         }
         self.pending.remove(master);
         match (self.phase, sight) {
             (_, Sight::Unknown) => {}
-            (Phase::Looking, Sight::Held(value)) => {
-                self.holders.insert(value.name(), master);
-                self.values.push((master, value));
+            (Phase::Looking, Sight::Held(tag)) => {
+                self.holders.insert(tag.attempt, master);
+                self.tags.push((master, tag));
             }
             (Phase::Deleting(_), _) if self.target.note_absence(master) => {}
             _ => self.free.insert(master),
@@ -223,10 +221,9 @@ impl Delete {
         self.decide(now)
     }
 
-    /// After a success, returns the masters where the lease may still be or may still arrive. A value without a tag has
-    /// no name by which it could be deleted safely later.
+    /// After a success, returns the masters where the lease may still be or may still arrive.
     pub fn owed(&self) -> Option<OwedReleases> {
-        let Phase::Deleted(Name::Attempt(attempt)) = self.phase else { return None };
+        let Phase::Deleted(attempt) = self.phase else { return None };
         let later = self.terms.quorum.everybody().without(self.target.settled());
         Some(OwedReleases { attempt, now: later.without(self.free), later })
     }
@@ -272,40 +269,39 @@ impl Delete {
         let silent = quorum.everybody().without(self.answered());
         let holders = self.target.before(&self.holders);
         let is_bound = self.has_deleted || !self.target.open.is_empty();
-        let may_end = |name: &Name| !is_bound || self.target.name == Some(*name);
+        let may_end = |attempt: &Attempt| !is_bound || self.target.attempt == Some(*attempt);
         let possible: Vec<_> = holders.that_could_reach(quorum, silent).filter(may_end).collect();
-        let meant = self.target.name.filter(|name| possible.contains(name));
+        let meant = self.target.attempt.filter(|attempt| possible.contains(attempt));
         let held = match meant {
-            Some(name) => meant.filter(|_| {
-                !self.holders.of(name).is_empty() && quorum.reached_by(holders.of(name))
+            Some(attempt) => meant.filter(|_| {
+                !self.holders.of(attempt).is_empty() && quorum.reached_by(holders.of(attempt))
             }),
             None => self.holders.of_quorum(quorum).filter(may_end),
         };
         let is_answered = quorum.reached_by(self.answered());
         let is_known = is_answered && (self.is_late || self.pending.is_empty());
         match (held, &possible[..]) {
-            (Some(name), _) => self.delete(name, now),
-            (None, [name]) if is_known => self.delete(*name, now),
+            (Some(attempt), _) => self.delete(attempt, now),
+            (None, [attempt]) if is_known => self.delete(*attempt, now),
             (None, []) if is_bound || !quorum.reached_by(silent) => self.not_held(),
             _ => self.wait_or_give_up(now),
         }
     }
 
-    fn delete(&mut self, name: Name, now: Duration) -> Step {
-        self.target.tell(name, MasterSet::EMPTY);
+    fn delete(&mut self, attempt: Attempt, now: Duration) -> Step {
+        self.target.tell(attempt, MasterSet::EMPTY);
         let settled = self.target.settled();
-        let is_meant = |(master, value): &(MasterId, Value)| {
-            value.name() == name && !settled.contains(*master)
-        };
+        let is_meant =
+            |(master, tag): &(MasterId, Tag)| tag.attempt == attempt && !settled.contains(*master);
         let (meant, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.values).into_iter().partition(is_meant);
-        let masters = |values: &[(MasterId, Value)]| values.iter().map(|value| value.0).collect();
+            std::mem::take(&mut self.tags).into_iter().partition(is_meant);
+        let masters = |tags: &[(MasterId, Tag)]| tags.iter().map(|(master, _)| *master).collect();
         let others = self.free.union(masters(&others));
         let is_free = |master: &MasterId| !self.target.note_absence(*master);
         self.free = others.iter().filter(is_free).collect();
         self.pending = self.pending.union(masters(&meant));
-        self.target.tell(name, masters(&meant));
-        self.enter(Phase::Deleting(name), now);
+        self.target.tell(attempt, masters(&meant));
+        self.enter(Phase::Deleting(attempt), now);
         if meant.is_empty() { self.decide(now) } else { Step::Delete(meant) }
     }
 
@@ -337,11 +333,11 @@ impl Delete {
     }
 
     fn succeed(&mut self) -> Step {
-        self.phase = self.target.name.map_or(Phase::Done, Phase::Deleted);
+        self.phase = self.target.attempt.map_or(Phase::Done, Phase::Deleted);
         Step::Deleted
     }
 
-    /// Ends with no quorum holding the value. It was there if this deletion ended it, and that is unknown while an
+    /// Ends with no quorum holding the lease. It was there if this deletion ended it, and that is unknown while an
     /// answer is lost.
     fn not_held(&mut self) -> Step {
         let may_have_ended = !self.target.open.is_empty()

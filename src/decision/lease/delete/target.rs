@@ -1,39 +1,14 @@
-//! The value that a deletion targets, and its fate on each master over all rounds.
+//! The lease that a deletion targets, and its fate on each master over all rounds.
 
 use super::Vote;
-use crate::decision::lease::attempt::{Attempt, Tag};
+use crate::decision::lease::attempt::Attempt;
 use crate::decision::lease::holders::Holders;
 use crate::decision::quorum::{MasterId, MasterSet};
 
-/// A value as one master stores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Value {
-    /// A lease, with its tag.
-    Tagged(Tag),
-    /// A value without a tag, as a number that the caller assigns to its bytes: equal bytes, equal numbers.
-    Untagged(u32),
-}
-
-impl Value {
-    pub(super) fn name(self) -> Name {
-        match self {
-            Self::Tagged(tag) => Name::Attempt(tag.attempt),
-            Self::Untagged(number) => Name::Untagged(number),
-        }
-    }
-}
-
-/// Identity of a lease across all masters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Name {
-    Attempt(Attempt),
-    Untagged(u32),
-}
-
-/// The value that deletes were sent for.
+/// The lease that deletes were sent for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Target {
-    pub(super) name: Option<Name>,
+    pub(super) attempt: Option<Attempt>,
     /// Masters that were asked to delete it.
     told: MasterSet,
     /// Masters where this deletion ended it.
@@ -48,8 +23,8 @@ pub(super) struct Target {
 
 impl Target {
     /// Creates the target for a lease that its own worker deletes, over links that carried its claim.
-    pub(super) fn known(name: Name) -> Self {
-        Self { name: Some(name), ..Self::default() }
+    pub(super) fn known(attempt: Attempt) -> Self {
+        Self { attempt: Some(attempt), ..Self::default() }
     }
 
     /// Ends the first round of a known lease. Links are FIFO: no claim of this lease can arrive anywhere any more.
@@ -59,10 +34,10 @@ impl Target {
         self.unsure = everybody.without(self.settled()).without(raised);
     }
 
-    /// Records that these masters showed `name` and are asked to delete it. Knowledge about another value is dropped.
-    pub(super) fn tell(&mut self, name: Name, masters: MasterSet) {
-        if self.name != Some(name) {
-            *self = Self::known(name);
+    /// Records that these masters showed `attempt` and are asked to delete it. Knowledge about another lease is dropped.
+    pub(super) fn tell(&mut self, attempt: Attempt, masters: MasterSet) {
+        if self.attempt != Some(attempt) {
+            *self = Self::known(attempt);
         }
         self.told = self.told.union(masters);
         self.open = self.open.union(masters);
@@ -103,19 +78,19 @@ impl Target {
     }
 
     /// Returns the holders as they would be without this deletion.
-    pub(super) fn before(&self, holders: &Holders<Name>) -> Holders<Name> {
+    pub(super) fn before(&self, holders: &Holders<Attempt>) -> Holders<Attempt> {
         let mut holders = holders.clone();
-        if let Some(name) = self.name {
+        if let Some(attempt) = self.attempt {
             let ended = self.deleted.union(self.open);
-            ended.iter().for_each(|master| holders.insert(name, master));
+            ended.iter().for_each(|master| holders.insert(attempt, master));
         }
         holders
     }
 
     /// Returns the masters that may have held the lease when a delete with an unknown outcome was sent; empty if every
     /// outcome is known.
-    pub(super) fn in_doubt(&self, holders: &Holders<Name>) -> MasterSet {
-        let held = self.name.map_or(MasterSet::EMPTY, |name| holders.of(name));
+    pub(super) fn in_doubt(&self, holders: &Holders<Attempt>) -> MasterSet {
+        let held = self.attempt.map_or(MasterSet::EMPTY, |attempt| holders.of(attempt));
         let is_known = self.unsure.is_empty();
         if is_known { self.unsure } else { held.union(self.deleted).union(self.unsure) }
     }

@@ -15,7 +15,7 @@ fn tag(counter: u64) -> Tag {
 }
 
 fn held(counter: u64) -> Sight {
-    Sight::Held(Value::Tagged(tag(counter)))
+    Sight::Held(tag(counter))
 }
 
 fn terms(masters: usize) -> Terms {
@@ -47,7 +47,7 @@ fn cast(delete: &mut Delete, votes: &[Vote]) -> Step {
 }
 
 fn told(values: &[(usize, Tag)]) -> Step {
-    let values = values.iter().map(|(index, tag)| (MasterId::new(*index), Value::Tagged(*tag)));
+    let values = values.iter().map(|(index, tag)| (MasterId::new(*index), *tag));
     Step::Delete(values.collect())
 }
 
@@ -59,26 +59,13 @@ fn set(indices: &[usize]) -> MasterSet {
 fn each_master_deletes_what_it_showed() {
     let mut delete = looking();
     let raised = tag(7).raised();
-    let sights = [held(7), Sight::Held(Value::Tagged(raised))];
+    let sights = [held(7), Sight::Held(raised)];
     assert_eq!(see(&mut delete, &sights), told(&[(0, tag(7)), (1, raised)]));
     let late = delete.sight(0, MasterId::new(2), held(7), ms(2));
     assert_eq!(late, told(&[(2, tag(7))]));
     assert_eq!(cast(&mut delete, &[Vote::Deleted, Vote::Deleted]), Step::Deleted);
     let owed = OwedReleases { attempt: tag(7).attempt, now: set(&[2]), later: set(&[2]) };
     assert_eq!((delete.owed(), delete.deadline()), (Some(owed), None));
-}
-
-#[test]
-fn a_value_without_a_tag_is_deleted_and_nothing_is_owed() {
-    let mut delete = looking();
-    let untagged = |number| Sight::Held(Value::Untagged(number));
-    assert_eq!(see(&mut delete, &[untagged(4), untagged(5)]), Step::Wait);
-    let step = delete.sight(0, MasterId::new(2), untagged(4), ms(2));
-    let values = [0, 2].map(|index| (MasterId::new(index), Value::Untagged(4)));
-    assert_eq!(step, Step::Delete(values.to_vec()));
-    assert_eq!(delete.vote(0, MasterId::new(0), Vote::Deleted, ms(3)), Step::Wait);
-    assert_eq!(delete.vote(0, MasterId::new(2), Vote::Deleted, ms(3)), Step::Deleted);
-    assert_eq!(delete.owed(), None);
 }
 
 #[test]
@@ -159,7 +146,7 @@ fn a_known_lease_that_was_prolonged_is_looked_at_again() {
     assert_eq!((delete.deadline(), delete.tick(ms(50))), (Some(ms(50)), Step::Look));
     delete.ask(MasterSet::first(3), ms(50));
     assert_eq!((delete.round(), delete.known_tag()), (1, None));
-    let raised = Sight::Held(Value::Tagged(tag(7).raised()));
+    let raised = Sight::Held(tag(7).raised());
     assert_eq!(see(&mut delete, &[Sight::Missing, raised]), told(&[(1, tag(7).raised())]));
     assert_eq!(delete.vote(1, MasterId::new(1), Vote::Deleted, ms(51)), Step::Deleted);
 }
@@ -182,7 +169,7 @@ fn the_next_lock_is_left_alone_once_the_one_before_was_hit() {
     cast(&mut delete, &[Vote::Deleted, Vote::Unknown, Vote::Raised]);
     delete.ask(MasterSet::first(3), ms(1));
     assert_eq!(see(&mut delete, &[held(8), held(8)]), Step::Wait);
-    let raised = Sight::Held(Value::Tagged(tag(7).raised()));
+    let raised = Sight::Held(tag(7).raised());
     let step = delete.sight(1, MasterId::new(2), raised, ms(2));
     assert_eq!(step, told(&[(2, tag(7).raised())]));
     assert_eq!(delete.vote(1, MasterId::new(2), Vote::Deleted, ms(3)), Step::Deleted);
@@ -196,7 +183,7 @@ fn the_outcome_of_an_earlier_round_counts() {
     assert_eq!(delete.tick(ms(51)), Step::Look);
     delete.ask(MasterSet::first(3), ms(51));
     assert_eq!(delete.vote(0, MasterId::new(1), Vote::Deleted, ms(52)), Step::Wait);
-    let raised = Sight::Held(Value::Tagged(tag(7).raised()));
+    let raised = Sight::Held(tag(7).raised());
     assert_eq!(see(&mut delete, &[raised]), told(&[(0, tag(7).raised())]));
     assert_eq!(delete.vote(1, MasterId::new(0), Vote::Deleted, ms(53)), Step::Deleted);
     assert_eq!(delete.vote(1, MasterId::new(0), Vote::Deleted, ms(54)), Step::Wait);
@@ -251,10 +238,7 @@ fn run(
         let master = MasterId::new(index);
         steps.push(match value {
             None => delete.sight(0, master, master::show(&keys[index]), ms(1)),
-            Some(Value::Tagged(tag)) => {
-                delete.vote(0, master, master::delete(&mut keys[index], tag), ms(2))
-            }
-            Some(Value::Untagged(_)) => unreachable!("all values have tags"),
+            Some(tag) => delete.vote(0, master, master::delete(&mut keys[index], tag), ms(2)),
         });
     }
 }
