@@ -21,7 +21,7 @@ pub(super) fn ttl(caller: &Caller, args: Args<'_>, command: Command) -> Outcome 
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]` and its siblings
 pub(super) fn expire(caller: &Caller, args: Args<'_>, command: Command) -> Outcome {
-    let options = ExpireOptions::parse(command, args, caller.unix_ms())?;
+    let options = ExpireOptions::parse(command, args, || caller.unix_ms())?;
     check_ttl(caller, command.spec().name, options.ttl_ms)?;
     let words = || {
         let flags =

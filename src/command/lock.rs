@@ -19,7 +19,7 @@ use crate::resp::requests::Args;
 /// `SET key value [NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`
 pub(super) fn set(caller: &Caller, args: Args<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
-    let options = SetOptions::parse(args.from(3), caller.unix_ms())?;
+    let options = SetOptions::parse(args.from(3), || caller.unix_ms())?;
     let expired = matches!(options.ttl, SetTtl::Ms(..=0));
     if options.condition == Condition::Absent && !options.get && !expired {
         return claim(caller, Command::Set, args, options.ttl, Replies::SET);
@@ -52,7 +52,7 @@ pub(super) fn setnx(caller: &Caller, args: Args<'_>) -> Outcome {
 pub(super) fn setex(caller: &Caller, args: Args<'_>, command: Command) -> Outcome {
     let unit = if command == Command::SetEx { TimeUnit::Seconds } else { TimeUnit::Milliseconds };
     let time = Time::new(args.at(2), unit, Base::Now);
-    let ttl_ms = time.ttl_ms(command.spec().name, caller.unix_ms())?;
+    let ttl_ms = time.ttl_ms(command.spec().name, || caller.unix_ms())?;
     check_ttl(caller, command.spec().name, ttl_ms)?;
     Ok(run(caller, command, args))
 }
@@ -63,7 +63,7 @@ pub(super) fn getex(caller: &Caller, args: Args<'_>) -> Outcome {
         GetexTtl::Unchanged => return key::read(caller, args, Question::Value),
         GetexTtl::Never => {}
         GetexTtl::Time(time) => {
-            if let Ok(ttl_ms) = time.ttl_ms("getex", caller.unix_ms()) {
+            if let Ok(ttl_ms) = time.ttl_ms("getex", || caller.unix_ms()) {
                 check_ttl(caller, "getex", ttl_ms)?;
             }
         }

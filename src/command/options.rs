@@ -50,7 +50,7 @@ impl<'a> SetOptions<'a> {
     ///
     /// # Errors
     /// Returns Redis's reply to options that are unknown, incomplete, contradictory or out of range.
-    pub fn parse(options: Args<'a>, now_unix_ms: i64) -> Result<SetOptions<'a>, Reply> {
+    pub fn parse(options: Args<'a>, now: impl UnixMs) -> Result<SetOptions<'a>, Reply> {
         let (mut condition, mut ttl, mut get) = (Condition::Always, TtlOption::None, false);
         let mut words = options.iter();
         while let Some(word) = words.next() {
@@ -69,7 +69,7 @@ impl<'a> SetOptions<'a> {
             }
         }
         let ttl = match ttl {
-            TtlOption::Time(time) => SetTtl::Ms(time.ttl_ms("set", now_unix_ms)?),
+            TtlOption::Time(time) => SetTtl::Ms(time.ttl_ms("set", now)?),
             TtlOption::Keep => SetTtl::Keep,
             TtlOption::None | TtlOption::Persist => SetTtl::Never,
         };
@@ -202,25 +202,37 @@ impl<'a> Time<'a> {
     ///
     /// # Errors
     /// Returns an error if the time is not an integer, is zero or less, or is out of range.
-    pub fn ttl_ms(self, command: &str, now_unix_ms: i64) -> Result<i64, Reply> {
+    pub fn ttl_ms(self, command: &str, now: impl UnixMs) -> Result<i64, Reply> {
         let time = parse_i64(self.text).ok_or(error::NOT_AN_INTEGER)?;
         if time <= 0 {
             return Err(error::invalid_expire_time(command));
         }
-        self.convert(time, now_unix_ms).ok_or_else(|| error::invalid_expire_time(command))
+        self.convert(time, now).ok_or_else(|| error::invalid_expire_time(command))
     }
 
     /// Returns milliseconds from now, or `None` if Redis's own moment of expiry would not fit an `i64`.
-    fn convert(self, time: i64, now_unix_ms: i64) -> Option<i64> {
+    fn convert(self, time: i64, now: impl UnixMs) -> Option<i64> {
         let ms = match self.unit {
             TimeUnit::Seconds => time.checked_mul(1000)?,
             TimeUnit::Milliseconds => time,
         };
         match self.base {
-            Base::Now => ms.checked_add(now_unix_ms).map(|_| ms),
-            Base::Epoch => Some(ms.saturating_sub(now_unix_ms)),
+            Base::Now => can_end(ms, now).then_some(ms),
+            Base::Epoch => Some(ms.saturating_sub(now())),
         }
     }
+}
+
+/// Unix time in milliseconds. It is read only where a time depends on it, as that costs more than parsing the time.
+pub trait UnixMs: FnOnce() -> i64 {}
+
+impl<F: FnOnce() -> i64> UnixMs for F {}
+
+/// Whether the end of a TTL fits an `i64` of Unix milliseconds, as Redis requires.
+pub fn can_end(ttl_ms: i64, now: impl UnixMs) -> bool {
+    /// Earlier ends fit whatever the time of day.
+    const SOON_MS: i64 = i64::MAX / 2;
+    ttl_ms < SOON_MS || ttl_ms.checked_add(now()).is_some()
 }
 
 /// The arguments of `EXPIRE`, `PEXPIRE`, `EXPIREAT` and `PEXPIREAT` after the key.
@@ -246,14 +258,14 @@ impl ExpireOptions {
     pub fn parse(
         command: Command,
         args: Args<'_>,
-        now_unix_ms: i64,
+        now: impl UnixMs,
     ) -> Result<ExpireOptions, Reply> {
         let mut options = ExpireOptions::parse_flags(args.from(3))?;
         let text = args.get(2).unwrap_or_default();
         let number = parse_i64(text).ok_or(error::NOT_AN_INTEGER)?;
         let (unit, base) = time_of(command);
         options.ttl_ms = Time::new(text, unit, base)
-            .convert(number, now_unix_ms)
+            .convert(number, now)
             .ok_or_else(|| error::invalid_expire_time(command.spec().name))?;
         Ok(options)
     }

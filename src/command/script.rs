@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::options::can_end;
 use super::{Action, Outcome, check_ttl, function, operation, permission, program};
 use crate::catalogue::error;
 use crate::catalogue::table::{Command, Spec};
@@ -252,7 +253,7 @@ fn claim(token: &[u8], ttl_ms: i64, how: How, replies: OfScript<claim::Replies>)
 
 /// Returns the TTL in milliseconds, if it is as the shape requires: a positive number that Redis can add to its clock.
 fn ttl_ms(caller: &Caller, word: &[u8]) -> Result<Option<i64>, Reply> {
-    let fits = |ttl_ms: &i64| *ttl_ms > 0 && ttl_ms.checked_add(caller.unix_ms()).is_some();
+    let fits = |ttl_ms: &i64| *ttl_ms > 0 && can_end(*ttl_ms, || caller.unix_ms());
     let ttl_ms = parse_i64(word).filter(fits);
     if let Some(ttl_ms) = ttl_ms {
         check_ttl(caller, "set", ttl_ms)?;

@@ -18,13 +18,21 @@ fn with_args<T>(line: &str, parse: impl FnOnce(Args<'_>) -> T) -> T {
 #[track_caller]
 fn assert_set(line: &str, condition: Condition<'_>, ttl: SetTtl, get: bool) {
     with_args(line, |args| {
-        assert_eq!(SetOptions::parse(args, NOW), Ok(SetOptions { condition, ttl, get }), "{line}");
+        assert_eq!(
+            SetOptions::parse(args, || NOW),
+            Ok(SetOptions { condition, ttl, get }),
+            "{line}"
+        );
     });
 }
 
 #[track_caller]
 fn assert_set_refused(line: &str, error: Reply) {
-    assert_eq!(with_args(line, |args| SetOptions::parse(args, NOW).err()), Some(error), "{line}");
+    assert_eq!(
+        with_args(line, |args| SetOptions::parse(args, || NOW).err()),
+        Some(error),
+        "{line}"
+    );
 }
 
 #[test]
@@ -96,7 +104,7 @@ fn set_counts_moments_from_now() {
 fn getex_takes_one_change() {
     let parse = |line: &str| {
         with_args(line, |args| match GetexTtl::parse(args)? {
-            GetexTtl::Time(time) => time.ttl_ms("getex", NOW).map(Some),
+            GetexTtl::Time(time) => time.ttl_ms("getex", || NOW).map(Some),
             GetexTtl::Never => Ok(Some(i64::MAX)),
             GetexTtl::Unchanged => Ok(None),
         })
@@ -114,7 +122,7 @@ fn getex_takes_one_change() {
 
 fn expire(command: Command, line: &str) -> Result<ExpireOptions, Reply> {
     let line = format!("{} key {line}", command.spec().name);
-    with_args(&line, |args| ExpireOptions::parse(command, args, NOW))
+    with_args(&line, |args| ExpireOptions::parse(command, args, || NOW))
 }
 
 #[test]
@@ -186,13 +194,13 @@ proptest! {
     fn a_relative_time_means_itself(ms in 1..i64::MAX - NOW) {
         let text = ms.to_string();
         let time = Time::new(text.as_bytes(), TimeUnit::Milliseconds, Base::Now);
-        prop_assert_eq!(time.ttl_ms("set", NOW), Ok(ms));
+        prop_assert_eq!(time.ttl_ms("set", || NOW), Ok(ms));
     }
 
     #[test]
     fn a_moment_is_as_far_as_it_is(ms in 1..i64::MAX, now in 0..i64::MAX) {
         let text = ms.to_string();
         let time = Time::new(text.as_bytes(), TimeUnit::Milliseconds, Base::Epoch);
-        prop_assert_eq!(time.ttl_ms("set", now), Ok(ms - now));
+        prop_assert_eq!(time.ttl_ms("set", || now), Ok(ms - now));
     }
 }
