@@ -379,7 +379,7 @@ async fn a_script_that_is_answered_too_late_was_done_once_for_everybody() {
     for key in ["first", "second", "third"] {
         stage.relays.iter().for_each(|relay| relay.hold_back_answers_to("mine"));
         let reply = far.ask(&["EVAL", PUSH, "1", key, "mine"]).await;
-        assert!(reply.is_error("UNKNOWN whether it was done"), "{key}: {reply:?}");
+        assert!(reply.is_error("UNKNOWN whether the command took effect"), "{key}: {reply:?}");
         let length = async || int(&mut near.clone(), &["LLEN", key]).await;
         assert_eq!(length().await, 1, "{key}");
         stage.heal();

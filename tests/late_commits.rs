@@ -149,7 +149,7 @@ async fn what_has_ended_before_it_can_be_told_is_an_error() {
         relays.iter().for_each(Relay::heal);
         let reply = raw.reply().await;
         assert!(
-            reply.is_error("UNKNOWN what is left of it: the reply comes so late"),
+            reply.is_error("UNKNOWN whether the key still exists: its time to live passed"),
             "{lock:?}: {reply:?}"
         );
         assert_eq!(raw.ask(&["EXISTS", "string", "hash"]).await, Reply::Int(0));

@@ -71,7 +71,7 @@ fn behind_relays() -> Option<(Masters, Vec<Relay>, Proxy)> {
 
 fn assert_unknown(reply: &Reply) {
     let Reply::Error(error) = reply else { panic!("{reply:?}") };
-    assert!(error.starts_with("UNKNOWN whether it was done: "), "{error}");
+    assert!(error.starts_with("UNKNOWN whether the command took effect: "), "{error}");
     assert!(error.contains("OOM command not allowed"), "{error}");
 }
 

@@ -84,7 +84,7 @@ impl Trouble {
     pub fn unknown(&self, otherwise: Reply) -> Reply {
         match &self.0 {
             Some(error) => {
-                Reply::error(format!("UNKNOWN whether it was done: a master answered: {error}"))
+                Reply::error(format!("UNKNOWN whether the command took effect: a master answered: {error}"))
             }
             None => unknown(otherwise),
         }
@@ -164,8 +164,8 @@ fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
     let others = others.described(rules);
     if answered >= needed {
         return Reply::error(format!(
-            "CLUSTERDOWN {answered} of {masters} masters answered {others}, and that does not tell \
-             whether it was done: try again"
+            "CLUSTERDOWN {answered} of {masters} masters answered {others}, which does not show \
+             whether the command took effect: try again"
         ));
     }
     Reply::error(format!(
@@ -216,7 +216,7 @@ pub fn too_many_keys() -> Reply {
 /// Returns the reply of a program whose client would mistake an expired lock for a held one.
 pub fn over() -> Reply {
     Reply::error(
-        "UNKNOWN what is left of it: the reply comes so late that a time to live that was set is over",
+        "UNKNOWN whether the key still exists: its time to live passed before the reply",
     )
 }
 
@@ -226,7 +226,7 @@ pub fn unknown(reply: Reply) -> Reply {
     match &reply {
         Reply::Error(error) if is_undecided(error) => {
             let why = error.split_once(' ').map_or(&error[..], |(_, why)| why);
-            Reply::error(format!("UNKNOWN whether it was done: {why}"))
+            Reply::error(format!("UNKNOWN whether the command took effect: {why}"))
         }
         _ => reply,
     }
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn what_a_master_has_said_is_named_where_nobody_knows_whether_it_was_done() {
         let (mut trouble, too_few) = (Trouble::default(), || Reply::error("CLUSTERDOWN too few"));
-        let unknown = |why: &str| Reply::error(format!("UNKNOWN whether it was done: {why}"));
+        let unknown = |why: &str| Reply::error(format!("UNKNOWN whether the command took effect: {why}"));
         assert_eq!(trouble.unknown(too_few()), unknown("too few"));
         trouble.remember(b"OOM command not allowed");
         assert_eq!(

@@ -45,8 +45,8 @@ impl Replies {
 
 /// Returns the reply to the client if no quorum agrees on one.
 pub(super) fn differing() -> RegisterReply {
-    let error = "-ERR masters answered differently although they held the same: the script ran, and what it wrote may differ. \
-                 Let it not depend on what differs from master to master (docs/scripts.md)\r\n";
+    let error = "-ERR the script ran, but replied differently on masters that held the same data, and may have written different data: \
+                 make it deterministic (docs/scripts.md)\r\n";
     RegisterReply::Frame(Bytes::from_static(error.as_bytes()), Vec::new(), None)
 }
 
