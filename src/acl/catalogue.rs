@@ -1,5 +1,5 @@
-//! All commands and subcommands that rules can name: those of the table, those of Redis 7.0 that only scripts can
-//! call, and the subcommands of both.
+//! All commands and subcommands that rules can name. The commands are those of the table, and those of Redis 7.0 that
+//! only scripts can call. The subcommands are those of both.
 
 use std::ops::Range;
 use std::sync::LazyLock;

@@ -51,7 +51,7 @@ impl Names {
     }
 }
 
-/// Whether a page that is not from this port makes a browser send this.
+/// Whether a page of another site made a browser send this request.
 pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
     let word = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let own = |origin: &str| {

@@ -88,7 +88,7 @@ async fn accept(
                 let task = tokio::spawn(converse(stream, from.ip(), Arc::clone(&admin)));
                 conversations.begin(from.ip(), task.abort_handle());
                 // Pending requests are answered before the next connection is accepted, so that a flood of connections
-                // does not push a probe out unanswered.
+                // does not evict an unanswered probe.
                 tokio::task::yield_now().await;
             }
             Err(error) => {
@@ -122,8 +122,8 @@ async fn converse(
 struct Conversations(VecDeque<(IpAddr, AbortHandle)>);
 
 impl Conversations {
-    /// Adds a conversation from this address. If there are too many, ends the oldest one of the host that has most of
-    /// them: a host that floods the port only ends its own.
+    /// Adds a conversation from this address. If there are too many, ends the oldest one of the host that has most. So
+    /// a host that floods the port only ends its own.
     fn begin(&mut self, from: IpAddr, task: AbortHandle) {
         self.0.retain(|(_, task)| !task.is_finished());
         if self.0.len() >= MAX_CONVERSATIONS

@@ -31,7 +31,7 @@ pub struct Status {
     pub roster_version: u64,
     pub data_may_be_lost: bool,
     pub masters: Vec<Master>,
-    /// `null` without one.
+    /// The data Redis; `null` if there is none.
     pub data: Option<DataStatus>,
     pub hot_keys: Vec<HotKey>,
     pub events: Vec<Event>,
@@ -53,7 +53,7 @@ pub struct Master {
     pub address: String,
     pub state: &'static str,
     pub reason: String,
-    /// Keys copied to it since copying began, and about how many there are.
+    /// Keys copied to it since copying began, and their approximate total.
     pub copying: [u64; 2],
     pub since_seconds: u64,
     pub latency_us: u128,
@@ -61,9 +61,9 @@ pub struct Master {
     pub ballots: u64,
     pub unknown_ballots: u64,
     pub deferred_releases: u64,
-    /// Registers known to lack what the other masters hold.
+    /// Registers that the master is known to be behind on.
     pub registers_behind: u64,
-    /// Advice for the case that their number does not fall.
+    /// Advice if their number does not fall.
     pub registers_reason: String,
 }
 

@@ -1,6 +1,6 @@
--- Takes the key for ARGV[4] ms if it is free (and ARGV[6] is 1), or extends it if the first ARGV[5] bytes of the token
--- ARGV[2] match (-1: all of them; none: any holder). Stores the name ARGV[3] with it. Returns 1: taken, 2: already
--- held, 0: held by another.
+-- Takes the key for ARGV[4] ms if it is free (and ARGV[6] is 1). Extends it if the first ARGV[5] bytes of the token
+-- ARGV[2] match (-1: all; none: any holder). Stores the name ARGV[3] with it. Returns 1: taken, 2: already held, 0:
+-- held by another.
 redis.call('SELECT', ARGV[1])
 local token, name, ttl, length = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local kind = redis.call('TYPE', KEYS[1]).ok

@@ -1,9 +1,9 @@
 //! A claim that needs the data Redis and the masters: the next step after the answer of either place.
 //!
 //! The data Redis keeps the lock longer than the client wants, by a slack. A grant within the slack is reported at
-//! once. The lock ends there no sooner than for the client, whatever happens to the request to let it end with the
-//! lease. After the slack, the data Redis must confirm that it keeps the lock for another slack, and must do so within
-//! that one. It must also confirm a lock without an end.
+//! once. The lock ends there no sooner than for the client, even if the request that lets it end with the lease is
+//! lost. After the slack, the data Redis must confirm that it keeps the lock for another slack, and must do so before
+//! that one ends. It must also confirm a lock without an end.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use super::script::Claimed;
 pub enum DualStep {
     /// Ask the masters.
     AskMasters,
-    /// Let it end with the lease on the data Redis, and tell the client at once.
+    /// Grant the lock to the client at once, and let it end with the lease on the data Redis.
     Grant,
-    /// Ask the data Redis to keep it for as long as at first, or for ever.
+    /// Ask the data Redis to keep the lock for as long as at first, or for ever.
     Confirm,
     /// Pass on the refusal of the masters, or of the data Redis, to the client.
     Refuse,
-    /// Refuse, and take it back from the data Redis.
+    /// Refuse, and take the lock back from the data Redis.
     TakeBack,
-    /// Say that it is not known whether the client has it, and take its lock on the data Redis back.
+    /// Report that it is unknown whether the client has the lock, and take it back from the data Redis.
     Unknown,
-    /// Do the same, and release it on the masters.
+    /// Like [`Self::Unknown`], and release the lock on the masters.
     Release,
-    /// Say that it is not known whether it was extended. The client keeps what it had before.
+    /// Report that it is unknown whether the lock was extended. The client keeps what it had before.
     Unprolonged,
 }
 
@@ -36,7 +36,7 @@ pub struct DualClaim {
     since: Duration,
     slack: Duration,
     for_ever: bool,
-    /// Whether it was not the client's before.
+    /// Whether the client did not hold the lock before.
     is_new: bool,
 }
 

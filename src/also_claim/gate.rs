@@ -47,7 +47,7 @@ pub struct Gate {
 struct Order {
     request: Cmd,
     answer: oneshot::Sender<GateAnswer>,
-    /// Time until which it must arrive; `None`: it need not.
+    /// Time until which the request must arrive; `None`: it need not.
     owed_until: Option<Instant>,
     under_way: UnderWay,
 }
@@ -127,7 +127,7 @@ struct Task {
     /// The last connection.
     last: Option<Predecessor>,
     pending: Rc<Pending>,
-    /// Error with which it last refused to take requests.
+    /// Error with which the data Redis last refused to take requests.
     refusal: Option<String>,
 }
 
@@ -227,7 +227,7 @@ impl Task {
                         telling.await
                     }
                     .boxed_local();
-                    // After one poll it is in the connection's queue, behind all earlier requests.
+                    // After one poll the request is in the connection's queue, behind all earlier ones.
                     match poll_fn(|cx| Poll::Ready(told.poll_unpin(cx))).await {
                         Poll::Ready(done) => done,
                         Poll::Pending => {
@@ -265,8 +265,8 @@ impl Task {
     }
 }
 
-/// Sends a request, and hands over the answer. Returns an error if the connection is of no further use, or cannot do
-/// what is owed.
+/// Sends a request, and hands over the answer. Returns an error if the connection is of no further use, or if the data
+/// Redis rejects an owed request.
 async fn tell(
     mut connection: MultiplexedConnection,
     request: Cmd,

@@ -62,7 +62,7 @@ impl LockJob {
 
     /// Carries out the operation, and answers. A client that disconnects meanwhile leaves nothing half done.
     pub async fn run(self, engine: Rc<Engine>, gate: Rc<Gate>, target: Target) {
-        // Between a question to one place and one to the other, no queue holds this job.
+        // No queue holds this job between its question to one place and that to the other.
         let _under_way = gate.pending().begin();
         let Operation { db, key, .. } = &self.operation;
         let place = ScriptPlace { db: *db, key: key.clone() };

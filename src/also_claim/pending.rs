@@ -1,4 +1,4 @@
-//! Work still to be done on the data Redis. A worker does not end before it is done, if it can be done.
+//! Work still to be done on the data Redis. A worker finishes it before it ends, if it can be done.
 
 use std::cell::Cell;
 use std::rc::Rc;

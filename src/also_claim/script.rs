@@ -14,7 +14,7 @@ pub struct CopyName(pub u128);
 pub enum Claimed {
     /// It was free.
     Taken,
-    /// It held the client's token already, and ends no sooner than the client wants.
+    /// The key already held the client's token, and ends no sooner than the client wants.
     Owned,
     /// Another client has it.
     Held,

@@ -17,7 +17,7 @@ pub const COPYING: &str = "redlock-proxy:copying";
 /// Key of a proxy's note about the clocks of all members, in database 0.
 pub const CLOCKS: &str = "redlock-proxy:clocks";
 
-/// Sorted set of attempts that are over although some master may have missed it, in every database.
+/// Sorted set of attempts that are over, although a master may have missed that; in every database.
 pub const OVER: &str = "redlock-proxy:over";
 
 /// Register of the function libraries, in database 0.

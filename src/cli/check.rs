@@ -20,7 +20,7 @@ use crate::masters::electorate::ElectorateTerms;
 use crate::masters::probe::{ProbeError, ProbeReport, look_once};
 use crate::masters::roster::youth::trusted;
 
-/// Maximum time for a master's answers together.
+/// Maximum time for all answers of one master.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Result of a check.
@@ -184,7 +184,8 @@ fn verdict(
     }
 }
 
-/// Checks that a member of the roster remembers: it is in, was not restarted, and still has its mark.
+/// Checks that a master is a member of the roster and remembers: it is not out, was not restarted, and still has its
+/// mark.
 fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> {
     let here = list.shown[index].as_ref().ok_or("it was not seen")?;
     if is_strange(roster, here) {

@@ -50,8 +50,8 @@ impl LocalMasters {
     /// Starts `n` masters, and a data Redis if wanted, and waits until each of them answers.
     ///
     /// # Errors
-    /// Returns an error if no `redis-server` is installed, or if one of them does not come up. The others are ended
-    /// then.
+    /// Returns an error if no `redis-server` is installed, or if one of them does not start. The others are then
+    /// stopped.
     pub fn start(n: usize, with_data: bool) -> Result<Self, DevError> {
         for _ in 1..ATTEMPTS {
             match Self::start_on_free_ports(n, with_data) {
@@ -180,7 +180,7 @@ impl Drop for Server {
     }
 }
 
-/// The directory that holds those of all masters.
+/// The parent of all masters' directories.
 #[derive(Debug)]
 struct Directory(PathBuf);
 

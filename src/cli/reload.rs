@@ -1,4 +1,4 @@
-//! SIGHUP: settings and certificates are read again.
+//! SIGHUP: rereads settings and certificates.
 
 use crate::config::{LogFormat, Settings};
 use crate::context::shared::{Certificates, Shared};

@@ -1,6 +1,6 @@
-//! `redlock-proxy settle KEY`: shows the value that each master holds under a key, and makes them hold the same.
+//! `redlock-proxy settle KEY`: shows the value that each master holds under a key, and makes the masters agree on it.
 //!
-//! It works like a proxy, with a worker of its own that has no clients: with the same decisions and the same proofs.
+//! It runs a worker without clients, which makes the same decisions as a proxy, with the same proofs.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct SettleReport {
     /// A table with a line for each master, and a sentence; after a change, both again.
     pub text: String,
-    /// Whether all masters that can vote hold the same now.
+    /// Whether all masters that can vote now hold the same value.
     pub is_settled: bool,
 }
 
@@ -44,7 +44,7 @@ const HEADINGS: [&str; 6] = ["master", "type", "accepted", "promised", "state", 
 
 type Row = [String; HEADINGS.len()];
 
-/// A master's state of the key.
+/// The state of the key on one master.
 struct Look {
     head: StampHead,
     /// The lock, if no register has taken its place.
@@ -155,7 +155,7 @@ impl Settling {
         SettleReport { text, is_settled: missing.and(self.worker.engine().voters()).is_empty() }
     }
 
-    /// Settles the key, once leases that may still be votes for a lock no longer are. Returns those that were removed.
+    /// Settles the key once no lease can be a vote for a lock any more. Returns the leases that were removed.
     async fn settle(&self) -> (Result<MasterSet, Reply>, Vec<Lease>) {
         let engine = self.worker.engine();
         let rules = engine.rules();

@@ -1,4 +1,4 @@
-//! `ACL ...`: the users, and the one who asks. The settings file defines the users.
+//! `ACL ...`: the users, and the client's own user. The settings file defines the users.
 
 use std::cell::RefCell;
 use std::sync::Arc;

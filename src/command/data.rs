@@ -212,8 +212,7 @@ fn draws(spec: &Spec) -> bool {
     matches!(spec.name, "hrandfield" | "srandmember" | "zrandmember")
 }
 
-/// Refuses to draw with repeats so often that masters would do nothing else. The lowest `i64` is left for Redis to
-/// refuse.
+/// Refuses so many draws with repeats that masters would do nothing else. The lowest `i64` is left for Redis to refuse.
 fn check_repeats(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     let count = args.get(2).filter(|_| draws(spec)).and_then(parse_i64);
     match count {

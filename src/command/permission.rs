@@ -1,7 +1,7 @@
 //! Whether a user may send a request (`ACLCheckAllPerm` in Redis's `acl.c`).
 //!
-//! Redis checks that the subcommand exists and takes this many arguments, and then the permissions for the command, its
-//! keys and its channels, in this order.
+//! Redis first checks that the subcommand exists and takes this many arguments. It then checks the permissions for the
+//! command, its keys and its channels, in this order.
 
 use crate::acl::catalogue::{self, CommandEntry, CommandPlace};
 use crate::acl::{Patterns, User};
@@ -127,7 +127,7 @@ fn check_channels(user: &User, spec: &Spec, args: Args<'_>) -> Result<(), Denied
     if channels.all(|channel| may(allowed, channel)) { Ok(()) } else { Err(Denied::Channel) }
 }
 
-/// Checks the keys that `SORT` reads without having them among its words: only a user who may read all keys may use
+/// Checks the keys that `SORT` reads without having them among its words. Only a user who may read all keys may use
 /// such patterns (`sortCommandGeneric` in Redis's `sort.c`).
 pub(super) fn check_sort(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     let sorts = matches!(spec.name, "sort" | "sort_ro");

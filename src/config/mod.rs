@@ -178,7 +178,7 @@ impl Settings {
     /// Like [`Settings::from_typed`], for masters started by the caller.
     ///
     /// # Errors
-    /// As there, and if masters were typed nevertheless.
+    /// Returns an error as [`Settings::from_typed`] does, and also if masters were typed.
     pub fn with_own_masters(
         typed: &Typed,
         masters: Vec<MasterAddr>,

@@ -63,7 +63,7 @@ pub struct Shared {
     pub settings: Arc<Settings>,
     /// The current values of the settings that can change.
     live: Arc<watch::Sender<Arc<Live>>>,
-    /// Number of changes.
+    /// Number of changes of these settings.
     changes: Arc<AtomicU64>,
     /// The way to the masters.
     pub network: Network,
@@ -123,7 +123,7 @@ impl Shared {
         self.live.subscribe()
     }
 
-    /// Returns the number of changes.
+    /// Returns the number of changes of these settings.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)

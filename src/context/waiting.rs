@@ -1,6 +1,6 @@
 //! Clients that wait for an element or for entries of streams: `BLPOP` and its siblings, `XREAD` and `XREADGROUP`.
 //!
-//! Each waiting client is a task of its own, which blocks no other: it tries, waits for a change of one of its keys,
+//! Each waiting client is a task of its own, which blocks no other. It tries, waits for a change of one of its keys,
 //! and tries again. Changes made through another proxy are not announced here, so it also polls periodically.
 //!
 //! Clients that wait for one key form a queue, and only the first one tries and polls. As in Redis, the client that has

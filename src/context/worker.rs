@@ -247,8 +247,8 @@ impl Worker {
         self.read_buffer.borrow_mut()
     }
 
-    /// Returns the version reported to clients: the configured one, or else the lowest among the masters, so that no
-    /// client relies on features that one of them lacks.
+    /// Returns the version reported to clients: the configured one, or else the lowest among the masters. So no client
+    /// relies on features that one of them lacks.
     pub fn redis_version(&self) -> String {
         let configured = self.live().redis_version.clone();
         configured.or_else(|| self.lowest_version()).unwrap_or_else(|| UNKNOWN_VERSION.to_owned())

@@ -9,7 +9,7 @@ use crate::catalogue::reserved::MARK;
 pub enum DataAnswer<'a> {
     /// It may be used.
     Fine,
-    /// It does not say at the moment. The client gets this error, and the connection asks again.
+    /// It cannot tell at the moment. The client gets this error, and the connection asks again.
     NotNow(&'a [u8]),
 }
 

@@ -38,7 +38,7 @@ pub struct DataConnection {
     stage: Stage,
     /// Resolves when sentinels name another data Redis, if sentinels choose it.
     replaced: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Whether sentinels choose it, so that it must say that it is a master.
+    /// Whether sentinels choose it, so that it must report that it is a master.
     is_followed: bool,
     /// Setup that it has been brought to.
     setup: Setup,
@@ -103,7 +103,7 @@ pub enum Lost {
     /// The data Redis has closed it.
     #[error("it closed the connection")]
     Closed,
-    /// It is no data Redis.
+    /// It is not a data Redis.
     #[error("it says: {0}")]
     Refused(String),
     /// The client has become another user while something that it began was still open.

@@ -259,9 +259,9 @@ impl Side {
         })
     }
 
-    /// Does the same for `MONITOR`, but never over a spare connection. Otherwise the client would see how the next
-    /// spare is set up, right at the confirmation. (ioredis 5 takes a line that arrives together with it for another
-    /// request's reply.)
+    /// Like [`Side::ready`], for `MONITOR`. Never uses a spare connection: the client would see how the next spare is
+    /// set up, right at the confirmation. ioredis 5 takes a line that arrives together with the confirmation for
+    /// another request's reply.
     pub fn ready_to_watch(&mut self) -> Ready {
         self.ready_over(|side| side.spares.open())
     }
@@ -283,7 +283,8 @@ impl Side {
         ready
     }
 
-    /// Does the same for a change of the form of messages. From then on no message comes before the client knows.
+    /// Like [`Side::ready`], for a change of the form of messages. From then on no message comes before the client
+    /// knows.
     pub fn ready_to_change(&mut self) -> Ready {
         let ready = self.ready();
         self.is_changing = ready == Ready::Later;
@@ -301,7 +302,7 @@ impl Side {
         is_occupied(refusal) && self.connection.is_some() && self.has_begun_nothing()
     }
 
-    /// Does the same for a request that can do without the data Redis; `None`: it must do without.
+    /// Like [`Side::ready`], for a request that can do without the data Redis; `None`: it must do without.
     pub fn ready_if_there(&mut self) -> Option<Ready> {
         if self.is_barred || self.upstream().health().is_in_trouble() {
             return None;

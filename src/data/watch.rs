@@ -92,7 +92,7 @@ impl Onlooker {
         }
     }
 
-    /// Does the same for a master that sentinels have named: it may be replaced, or stop being a master.
+    /// Probes a master that sentinels have named: it may be replaced, or stop being a master.
     async fn look_at_master(
         &self,
         whereabouts: &Whereabouts,
@@ -140,7 +140,7 @@ impl Onlooker {
     }
 }
 
-/// Resolves if nothing was answered in time. A Redis that hangs still accepts connections: its operating system does.
+/// Resolves if no answer came in time. A Redis that hangs still accepts connections: its operating system does.
 async fn still_waiting(is_let_in: &Cell<bool>) {
     tokio::time::sleep(ANSWER_TIMEOUT).await;
     if is_let_in.get() {
@@ -148,8 +148,8 @@ async fn still_waiting(is_let_in: &Cell<bool>) {
     }
 }
 
-/// Whether it is a replica. If it refuses this connection's login it does not say, but it tells the connections of
-/// clients.
+/// Whether the data Redis is a replica. If it refuses this connection's login it does not say so here, but it tells the
+/// connections of clients.
 async fn is_replica(connection: &mut MultiplexedConnection) -> Result<bool, ProbeError> {
     let mut hello = redis::cmd("HELLO");
     let said = hello.arg(2).query_async::<HashMap<String, redis::Value>>(connection).await;
@@ -160,8 +160,8 @@ async fn is_replica(connection: &mut MultiplexedConnection) -> Result<bool, Prob
     }
 }
 
-/// Returns the problem with it, if there is one. Errors for this connection's user prove nothing: clients may log in as
-/// other users.
+/// Returns the problem with the data Redis, if any. Errors for this connection's user prove nothing: clients may log in
+/// as other users.
 async fn look(connection: &mut MultiplexedConnection) -> Result<Option<String>, ProbeError> {
     let has_mark = redis::cmd("EXISTS").arg(MARK).query_async::<bool>(connection).await;
     match has_mark {

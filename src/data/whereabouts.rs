@@ -91,8 +91,8 @@ impl Whereabouts {
     /// Returns the current tenure, as soon as sentinels were asked.
     ///
     /// # Errors
-    /// Returns the reason why no sentinel answers. They may be on the other side of a partition, with another master,
-    /// so no client must begin to write to the last one they named.
+    /// Returns the reason why no sentinel answers. They may be on the other side of a partition, with another master.
+    /// So no client must begin to write to the last one they named.
     pub async fn tenure(&self) -> Result<Tenure, String> {
         let mut receiver = self.0.subscribe();
         let is_asked = |known: &Known| known.master.is_some() || known.silence.is_some();

@@ -1,12 +1,12 @@
 //! Messages between two processes while one takes over from the other.
 //!
 //! # Format
-//! Two lengths, 32 bits each in network order, then that many bytes of JSON, and that many bytes of data that has no
-//! place in JSON: a client's incomplete request, or scripts. Sockets come with the first byte (`SCM_RIGHTS` in
+//! Two lengths, 32 bits each in network order, then that many bytes of JSON and that many bytes of raw data. Raw data
+//! has no place in JSON: a client's incomplete request, or scripts. Sockets come with the first byte (`SCM_RIGHTS` in
 //! unix(7)).
 //!
-//! The first message has the version of all that follows. A version may gain fields, if a receiver that lacks them can
-//! do without: unknown fields are skipped.
+//! The first message has the version of all that follows. Fields may be added within a version if a receiver that lacks
+//! them can do without: unknown fields are skipped.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -127,7 +127,7 @@ impl Wire {
         Ok(pid.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// Sets how long the other end may take from now on; `None`: for ever.
+    /// Limits the time that the other end may take from now on; `None`: no limit.
     ///
     /// # Errors
     /// Returns an error if the system refuses.
@@ -276,10 +276,10 @@ fn length_of(bytes: &[u8]) -> io::Result<[u8; 4]> {
     Ok(length.map_err(|_| io::Error::other("a client has sent too much"))?.to_be_bytes())
 }
 
-/// The most that the system takes in one message (`SCM_MAX_FD`).
+/// Maximum sockets that the system accepts in one message (`SCM_MAX_FD`).
 const MAX_SOCKETS: usize = 253;
 
-/// Far more than the longest list of topics.
+/// Maximum bytes of JSON: far more than the longest list of topics.
 const MAX_JSON: u32 = 256 << 20;
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Predecessor {
     pub(super) helm: Helm,
     pub(super) shared: Shared,
-    /// Gone when the process is about to end.
+    /// The workers' listeners, dropped when the process is about to end.
     pub(super) listeners: Vec<Weak<Listeners>>,
     /// Sockets offered in addition to them.
     pub(super) offers: Vec<Offer>,
@@ -209,7 +209,7 @@ impl Passage<'_> {
         if self.wire.is_broken() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // Sessions that close when they are idle do not notice the time themselves.
+        // Sessions that close when they are idle do not notice by themselves that their time is up.
         self.shared.registry.wake_all();
         self.send_scripts()
     }

@@ -65,7 +65,7 @@ impl Handover {
         Self::at(PathBuf::new(), Phase::Serving)
     }
 
-    /// Returns the same, for a process that already listens for its status page.
+    /// Returns such a handover for a process that already listens for its status page.
     pub fn with_admin(listen: &str, listener: TcpListener) -> Self {
         let place = SocketPlace { kind: SocketKind::Admin, name: listen.to_owned() };
         let inherited = Inherited::new(vec![Offer { place, socket: listener.into() }]);
@@ -330,7 +330,7 @@ impl Successor<'_> {
 
 fn turn_away(mut wire: Wire) {
     let why = "it is still taking over itself: try again in a moment".to_owned();
-    // A process that does not listen learns it later.
+    // A process that does not read the refusal finds out later.
     let _ = wire.be_patient(Some(Duration::from_secs(1)));
     let _ = wire.receive();
     let _ = wire.send(&HandoverMessage::Refused { why });

@@ -13,7 +13,7 @@ use crate::names::skeleton::Skeleton;
 use crate::names::{LONGEST_NAME, Name};
 use crate::resp::requests::Args;
 
-/// Maximum groups of names that come together in one request.
+/// Maximum groups of names that appear together in one request.
 pub const MOST_GROUPS: usize = 2048;
 
 /// Maximum names kept of one such group.

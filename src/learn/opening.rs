@@ -63,7 +63,8 @@ async fn bring(server: &mut DialledStream, address: &DataAddr) -> Result<(), Los
     answers.iter().find_map(|answer| refusal(answer)).map_or(Ok(()), Err)
 }
 
-/// Refuses masters of locks, which are not watched. A client that logs in itself may not ask, and so passes.
+/// Refuses masters of locks, which must not be watched. If the client is to log in itself, this connection may not ask
+/// yet, and passes.
 ///
 /// # Errors
 /// Returns an error if the mark of a master is there, or if the connection is lost.
@@ -102,7 +103,7 @@ async fn ask(
     while found.len() < answers {
         let read = server.read(&mut buffer).await?;
         if read == 0 {
-            // It may have said why, e.g. that it has no room for another client.
+            // The data Redis may have said why, e.g. that it has no room for another client.
             return Err(found
                 .last()
                 .and_then(|last: &Vec<u8>| refusal(last))

@@ -60,13 +60,13 @@ pub struct FoundLocks {
     pub names: u64,
     /// Some of these names.
     pub examples: Vec<String>,
-    /// Whether nothing was seen to be taken there, although it belongs to a lock.
+    /// Whether these names belong to locks although no client was seen taking one of them.
     pub belongs_to_others: bool,
     /// Signs that it is a lock.
     pub kinds: Vec<Counted>,
     /// Libraries of the clients that took it.
     pub libraries: Vec<Counted>,
-    /// Databases in which they did.
+    /// Databases in which those clients took it.
     pub databases: Vec<Counted>,
     /// Every command that named it.
     pub commands: Vec<Counted>,
@@ -101,7 +101,7 @@ pub struct Mixed {
     pub command: String,
     /// A key that is a lock.
     pub lock: String,
-    /// A key that is none.
+    /// A key that is not a lock.
     pub data: String,
     /// Number of such requests.
     pub count: u64,

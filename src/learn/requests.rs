@@ -1,7 +1,7 @@
 //! Finds the requests in a client's bytes as they pass, and keeps only the first part of each.
 //!
-//! The bytes go on to the data Redis whatever is found in them. So a request may be of any size here: only the first
-//! bytes of a word are kept, and only the first words of a request. The rules of framing are those of
+//! The bytes go on to the data Redis whatever is found in them. So a request may be of any size here. Only the first
+//! bytes of each word are kept, and only the first words of each request. The rules of framing are those of
 //! [`decoder`](crate::resp::requests), which holds whole requests.
 
 use crate::resp::inline;

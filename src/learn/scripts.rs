@@ -21,7 +21,7 @@ pub struct Meaning {
     pub is_of_all_keys: bool,
     /// Whether it calls commands; also true if its text is unknown.
     pub calls_something: bool,
-    /// Whether it may leave something in its keys that is no lock.
+    /// Whether it may leave something in its keys that is not a lock.
     pub stores: bool,
     /// Library that it comes from, or the beginning of its SHA1.
     pub title: String,

@@ -141,14 +141,14 @@ fn url(address: &DataAddr) -> String {
     }
 }
 
-/// Checks that it is there, accepts the login of the URL, and is no master of locks. Without a login in the URL,
-/// clients log in themselves.
+/// Checks that the data Redis is reachable, accepts the login of the URL, and is not a master of locks. Without a login
+/// in the URL, clients log in themselves.
 async fn look(upstream: &Upstream) -> Result<(), Lost> {
     require_no_mark(&mut open(upstream).await?.stream).await
 }
 
-/// Starts to probe a master that sentinels name. It may become a replica before they know, which ends the connections
-/// to it. A Redis with a fixed address needs no probe besides its clients.
+/// Starts to probe a master that sentinels name. It may become a replica before the sentinels know, which ends the
+/// connections to it. A Redis with a fixed address needs no probe besides its clients.
 fn watch_over(upstream: &Upstream) {
     if matches!(upstream.settings().address.place, DataPlace::Sentinel(_)) {
         let onlooker = Onlooker { upstream: upstream.clone(), locks_go_on: false };
@@ -173,7 +173,7 @@ impl Door {
         });
     }
 
-    /// Serves a client, which takes a place until `stay` ends.
+    /// Serves a client, which counts as connected until `stay` ends.
     fn seat(&self, stay: impl AsyncFnOnce(&Self) + 'static) {
         let door = self.clone();
         door.clients.set(door.clients.get() + 1);

@@ -58,7 +58,7 @@ pub struct Usage {
     pub refused: BTreeMap<Box<str>, Box<str>>,
     /// Libraries of clients that took or released it.
     pub libraries: UsageCounts<Box<str>>,
-    /// Databases in which they did.
+    /// Databases in which those clients did so.
     pub databases: UsageCounts<u32>,
     /// Scripts that got it as a key.
     pub scripts: UsageCounts<Box<str>>,

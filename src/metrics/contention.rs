@@ -1,5 +1,5 @@
-//! The most contended keys, from the "space-saving" sketch of Metwally, Agrawal and El Abbadi, so that millions of
-//! keys take no more space than a few.
+//! The most contended keys, tracked in the "space-saving" sketch of Metwally, Agrawal and El Abbadi. Millions of keys
+//! take no more space in it than a few.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use super::Name;
 use super::lock_names::hash_tag;
 
-/// Whether `other`, which was named together with `lock`, is derived from its name. This holds if it begins or ends
-/// with the lock's name, has it in a hash tag, or ends like the lock's name does after its first word.
+/// Whether `other`, which was named together with `lock`, is derived from its name. It may begin or end with the lock's
+/// name, or have it in a hash tag. It may also end like the lock's name does after its first word.
 pub fn is_made_of(lock: &[u8], other: &[u8]) -> bool {
     let rest = rest_of(lock);
     !lock.is_empty()

@@ -7,7 +7,7 @@
 //!    follows becomes `*`.
 //!
 //! A step is skipped if it would catch a data name or leave no letter. If the first step is skipped, the names are
-//! listed literally. A name is caught as the proxy does it: as a whole, or by its hash tag.
+//! listed literally. As in the proxy, a pattern catches a whole name or its hash tag.
 
 use std::collections::{BTreeMap, BTreeSet};
 

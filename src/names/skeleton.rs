@@ -66,7 +66,7 @@ impl Skeleton {
         self.0.contains(&Part::Any)
     }
 
-    /// Whether there is a letter that does not vary. Without one, the skeleton would be a pattern of everything.
+    /// Whether there is a letter that does not vary. Without one, the skeleton's pattern would match everything.
     pub fn says_something(&self) -> bool {
         let has_letter = |part: &Part| match part {
             Part::Word(word) => word.iter().any(|byte| !byte.is_ascii_digit() && is_of_word(*byte)),

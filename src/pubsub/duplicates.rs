@@ -1,8 +1,8 @@
 //! Detection of duplicate messages.
 //!
 //! Every master delivers a copy of every message, some of them late: a master that was stopped may deliver messages
-//! published minutes ago. As in protection against replayed packets (RFC 6479), the newest [`WINDOW`] sequence numbers
-//! of a publisher are remembered one by one, and older ones count as seen.
+//! published minutes ago. As in protection against replayed packets (RFC 6479), a publisher's newest [`WINDOW`]
+//! sequence numbers are remembered one by one. Older ones count as seen.
 
 use std::collections::HashMap;
 

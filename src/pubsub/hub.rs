@@ -85,9 +85,9 @@ impl Hub {
         self.topics.borrow().keys().cloned().collect()
     }
 
-    /// `SUBSCRIBE`: confirmed when at least one master has confirmed it, and every other master that is up has
-    /// confirmed it or has confirmed nothing for the vote timeout. `target` receives all confirmations at once, or one
-    /// error.
+    /// `SUBSCRIBE`: confirmed when at least one master has confirmed it. Every other master that is up must have
+    /// confirmed it as well, or have confirmed nothing for the vote timeout. `target` receives all confirmations at
+    /// once, or one error.
     ///
     /// Messages are delivered exactly from the confirmation on: none before it, and none is omitted after it. The
     /// caller ensures that no reply is due before.
@@ -277,7 +277,7 @@ impl Hub {
         join_all(feeds).map(|_| ())
     }
 
-    /// Confirms topics, or refuses them, once the masters had their time.
+    /// Confirms topics, or refuses them, after the wait for the masters.
     fn confirm(&self, subscriber: &Rc<Subscriber>, topics: &[Topic], target: Target) {
         let reply = match self.why_not(topics) {
             Some(error) => error,

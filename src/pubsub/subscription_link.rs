@@ -4,8 +4,8 @@
 //! it is lost, it reconnects and subscribes to everything again; the other masters have delivered the messages
 //! published meanwhile.
 //!
-//! A master executes all that it has read from one connection before it turns to the others, and compares a pattern
-//! with all those of the connection. The feed therefore sends a little at a time, so that all other votes come in
+//! A master executes all that it has read from one connection before it turns to the others. It also compares a pattern
+//! with all others of the connection. The feed therefore sends a little at a time, so that all other votes come in
 //! between.
 
 mod frame;
@@ -61,7 +61,7 @@ struct State {
     waiting: VecDeque<Change>,
     /// Commands that were sent and not answered yet.
     expected: VecDeque<Expected>,
-    /// The work that these are.
+    /// The work that these commands take.
     work: usize,
     /// Patterns that the master has for this connection.
     patterns: usize,
@@ -70,7 +70,7 @@ struct State {
     /// Those of them that were answered, or lost with their connection.
     settled: u64,
     silence: Silence,
-    /// The master has let us in: more than a connection.
+    /// Whether the master has confirmed a subscription, which proves more than a connection.
     proven: bool,
     waker: Option<Waker>,
     last_error: Option<String>,
@@ -367,7 +367,7 @@ impl State {
         }
     }
 
-    /// The command that has been answered. The master has time for more.
+    /// Takes the command that was just answered, and sends more changes: the master has time for them.
     fn next_expected(&mut self) -> Option<Expected> {
         let expected = self.expected.pop_front()?;
         if let Expected::Change(_, work) = &expected {

@@ -1,6 +1,6 @@
-//! Reading out a client that receives an error while it still sends.
+//! Discarding the input of a client that receives an error while it still sends.
 //!
-//! Closing a connection with unread bytes resets it, and the reply that explains the error is lost along with it.
+//! Closing a connection with unread bytes resets it, which loses the reply that explains the error.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,10 +13,10 @@ use super::{READ_BUFFER, READS_AT_A_TIME, Session};
 use crate::client::timeslice;
 use crate::context::portable::Portable;
 
-/// Maximum time for this.
+/// Maximum time to discard input.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The state of a connection that is read out before it is closed.
+/// The state of a connection whose input is discarded before it is closed.
 pub(super) struct Lingering {
     end: Pin<Box<Sleep>>,
     /// Whether the proxy has shut down its side of the connection, so that the client expects no more replies.

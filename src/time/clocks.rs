@@ -144,7 +144,8 @@ impl Clocks {
     }
 
     /// Returns the note for proxies that start later, if anything is known. It holds the time of day at the start of
-    /// our clock, the clocks of the masters in `of`, and those of members that this proxy has not read itself.
+    /// our clock, and the clocks of the masters in `of`. It also holds the clocks of members that this proxy has not
+    /// read itself.
     pub fn note(&self, of: MasterSet, now_us: i64, time_us: i64) -> Option<ClockNote> {
         if !self.past.is_known() || self.suspicion.is_some() {
             return None;

@@ -136,7 +136,7 @@ pub(super) async fn deadlines(engine: Rc<Engine>) {
 
 /// Lets links read the bytes in their sockets: this process may have been busy, rather than a master silent. An answer
 /// that is read after its deadline is still late, because the pad on the masters covers no more. But no other master is
-/// judged before.
+/// judged before its answer has been read.
 async fn read_first() {
     // The runtime polls the sockets before it resumes this task, and first wakes the tasks whose sockets have data.
     tokio::task::yield_now().await;

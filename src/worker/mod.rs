@@ -28,7 +28,7 @@ pub use threads::{on_one_thread, serve};
 /// Maximum time that the first clients wait for a quorum that votes.
 const FIRST_CONTACT: Duration = Duration::from_secs(3);
 
-/// Maximum time that they wait for a master that does not answer, where the others are a quorum.
+/// Maximum time that they wait for a silent master if the others form a quorum.
 const TRIAL: Duration = Duration::from_secs(1);
 
 /// Interval at which draining checks whether the last client has left.
@@ -129,7 +129,8 @@ impl Worker {
         }
     }
 
-    /// Waits until a quorum votes and every master was tried, or until it is known what this proxy waits for.
+    /// Waits until a quorum votes or it is known why none does, and every master was tried or [`TRIAL`] is over. Gives
+    /// up after [`FIRST_CONTACT`].
     async fn first_contact(&self) {
         let tried = async {
             let engine = &self.engine;
@@ -164,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// Whether locks on the data Redis are still to be taken back, which another process would not do.
+    /// Whether this worker can still take back locks on the data Redis. No other process would do that.
     fn takes_back(&self) -> bool {
         self.gate.get().is_some_and(|gate| gate.pending().can_be_done())
     }

@@ -15,11 +15,11 @@ use crate::session::handover::go_on_with;
 use crate::session::listener::Listeners;
 use crate::time::clock::{self, Instant};
 
-/// Maximum time to tell clients that could not be handed over in time.
+/// Maximum time to drain clients that could not be handed over in time.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Follows orders until another process serves. Returns since when clients went there.
+    /// Follows orders until another process serves. Returns the time at which clients began to move there.
     pub(super) async fn follow(
         self: &Rc<Self>,
         listeners: Arc<Listeners>,

@@ -19,7 +19,8 @@ use crate::session::listener::Listeners;
 
 /// Serves until `shutdown` becomes true and all workers are drained, or until a successor serves. In the latter case
 /// returns the successor's process id. `server` is there if clients may use TLS. As soon as clients may come, calls
-/// `listening` with the listeners, e.g. for the port that the system chose, and with the state that workers share.
+/// `listening` with the listeners and the state that workers share. The listeners know, e.g., the port that the system
+/// chose.
 ///
 /// # Errors
 /// Returns an error if an address cannot be listened on, a predecessor does not let go, or a worker cannot be started.

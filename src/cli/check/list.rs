@@ -1,4 +1,4 @@
-//! Check whether the masters of a list belong together, as a proxy started with them would find.
+//! Checks whether the masters of a list belong together, with the same result as in a proxy started with them.
 
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::roster::Roster;
@@ -7,9 +7,9 @@ use crate::decision::roster::seats::{Seats, seats};
 /// A list of masters, with an entry for each in all fields.
 pub(super) struct List {
     pub(super) addresses: Vec<String>,
-    /// Data that each shows of itself; `None`: it cannot be seen.
+    /// Data that each master shows about itself; `None` if the master could not be queried.
     pub(super) shown: Vec<Option<Shown>>,
-    /// Cluster in any mark of each.
+    /// Cluster named in any mark of each master.
     pub(super) clusters: Vec<Option<String>>,
 }
 
@@ -43,8 +43,8 @@ impl List {
         ids.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// Whether masters belong to different clusters. Without a roster, masters that agree with each other may have lost
-    /// it.
+    /// Whether masters belong to different clusters. Without a roster, masters that agree with each other are no
+    /// strangers: they may have lost the roster.
     fn has_strangers(&self, roster: Option<&Roster>) -> bool {
         let mut clusters = self.clusters.iter().flatten();
         let ours = roster.map(|roster| &roster.cluster).or_else(|| clusters.clone().next());
@@ -76,8 +76,8 @@ mod tests {
         Roster { cluster, version: 2, stage: Stage::Founded, members, losses: 0 }
     }
 
-    /// Returns a list of masters such as `a1`, the first member of the cluster `a`, `-9`, an empty one, and `?3`, one
-    /// that cannot be seen.
+    /// Returns a list of masters by short names: `a1` is the first member of the cluster `a`, `-9` is an empty master,
+    /// and `?3` is one that cannot be seen.
     fn list(names: &[&str]) -> List {
         let cluster = |name: &&str| match name.split_at(1) {
             ("-" | "?", _) => None,

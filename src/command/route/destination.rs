@@ -41,8 +41,8 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// Returns the destination of a request of `words` words, of which only the first have arrived, if it is already
-    /// known to be the data Redis.
+    /// Returns the destination of a request of `words` words, of which only the first have arrived. Returns `None`
+    /// unless it is already known to be the data Redis.
     pub(super) fn of_beginning(locks: &LockNames, args: Args<'a>, words: usize) -> Option<Self> {
         let spec = table::lookup(args.get(0)?)?;
         let last =

@@ -12,7 +12,7 @@ use crate::names::kind::LockSign;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// Shown while nothing tells yet how the lock will end.
+/// Shown while it is unknown how the lock will end.
 const SETNX: &str = "SETNX";
 
 /// Records a routed request. `command` is its place in the table.

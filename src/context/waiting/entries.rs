@@ -19,7 +19,7 @@ use crate::operation::{Kind, Operation, request};
 use crate::resp::flat;
 use crate::resp::reply::Reply;
 
-/// Makes something for a client that wants the entries after these ids, one for each stream.
+/// Function of the ids after which a client wants entries, one id for each stream.
 pub type EntryPosition<T> = Box<dyn Fn(&[Box<[u8]>]) -> T>;
 
 /// Entries that a client waits for.

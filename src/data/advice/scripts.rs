@@ -1,6 +1,6 @@
 //! Scripts of locks among those that go to the data Redis.
 //!
-//! Each text is read once. After that a hash identifies it, and its SHA1 does for `EVALSHA`.
+//! Each text is read once. After that it is identified by a hash of the text, or for `EVALSHA` by its SHA1.
 
 use std::hash::BuildHasher;
 use std::sync::{PoisonError, RwLock};

@@ -43,7 +43,7 @@ impl DataConnection {
         let steps = wanted.bring(&self.setup, &mut requests);
         self.requests.extend_from_slice(&requests);
         self.awaited.extend(steps.into_iter().map(Awaited::Step));
-        // Without a login it did not answer.
+        // Without a login, the data Redis did not answer the questions.
         self.is_questioned &= self.setup.login == wanted.login;
         self.setup = wanted.clone();
         self.question();

@@ -37,7 +37,7 @@ impl Frame {
         }
     }
 
-    /// One copy, of which all its strings are parts.
+    /// Parses an array. Copies it once; all strings of the frame are slices of that copy.
     fn of_array(array: &[u8]) -> Option<Self> {
         let whole = Bytes::copy_from_slice(array);
         let items = flat::items(&whole)?;
@@ -68,7 +68,7 @@ impl Frame {
     }
 }
 
-/// The string that `item` is, which lies in `whole`.
+/// Returns the string `item` as a slice of `whole`, which contains it.
 fn string(item: &[u8], whole: &Bytes) -> Option<Bytes> {
     flat::bulk(item).map(|bytes| whole.slice_ref(bytes))
 }
