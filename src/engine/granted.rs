@@ -27,7 +27,7 @@ const MOST: usize = 65_536;
 /// gathers for one turn and writes in the next. By then, busy links have unsent requests again.
 const TURNS_OF_A_NOTE: u32 = 4;
 
-/// Interval of checks whether a grant can be reported.
+/// Interval between checks of whether a grant can be reported.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Engine {

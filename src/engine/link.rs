@@ -318,7 +318,7 @@ impl Link {
         self.append(db, &request, 0, expected, None);
     }
 
-    /// Appends a request. With a `term`, its answer needs a proof. `parts` replies precede the expected one.
+    /// Appends a request. If there is a `term`, a proof is due after it. `parts` replies precede the expected one.
     fn append(
         &self,
         db: u32,
