@@ -137,7 +137,7 @@ impl Script {
         !self.shebang().is_empty() && !self.is_read_only()
     }
 
-    /// Returns the shebang. That of a function is its library's, which has been removed.
+    /// Returns the shebang, which is empty for a function: that of its library has been removed.
     fn shebang(&self) -> &[u8] {
         split_shebang(&self.text).map_or(b"", |(shebang, _)| shebang)
     }
