@@ -15,8 +15,8 @@ use super::registry::Peer;
 use crate::net::address;
 use crate::time::clock::Instant;
 
-/// Delay after the first wrong password of a connection, and the delay that each one adds for its home. Ten in a second
-/// are a person, or a fleet with an old password; not a dictionary.
+/// Delay after the first wrong password of a connection, and the delay that each one adds for its home. Ten per second
+/// come from a person or a fleet with an old password, not from a dictionary attack.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Longest delay for a connection's own wrong passwords: a person who types them gives up sooner.

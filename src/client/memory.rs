@@ -46,7 +46,7 @@ pub const ENTRY: usize = 256;
 /// Changes of a holding below this are not reported to the budget.
 const STEP: u64 = 4 << 10;
 
-/// Size of the first bucket: smaller holdings are in it, those below twice as much in the next one, and so on
+/// Size of the first bucket. Smaller holdings are in it, those below twice as much in the next one, and so on
 /// (`CLIENT_MEM_USAGE_BUCKET_MIN_LOG` in Redis's `server.h`).
 const FIRST_BUCKET_LOG: u32 = 15;
 const BUCKETS: usize = 19;

@@ -67,8 +67,8 @@ impl Target {
         }
     }
 
-    /// Whether no client is left that would wait for long. Redis drops a waiting client once it will send no more
-    /// (`networking.c`, `readQueryFromClient`).
+    /// Whether a long wait would serve no client: it has gone, or will send no more. Redis drops a waiting client once
+    /// it will send no more (`networking.c`, `readQueryFromClient`).
     pub fn is_abandoned(&self) -> bool {
         match &self.0 {
             Waiter::Slot(outbox, ..) => outbox.state.borrow().ended || self.is_closed(),
@@ -119,8 +119,8 @@ pub struct Outbox {
 /// Maximum requests of one client in flight. At the maximum, the session reads no more from that client until some are
 /// answered. This bounds memory and keeps one client's pipeline from starving the others.
 ///
-/// The window grows while replies are small and shrinks when they are large: the values that one client reads share the
-/// links that carry the votes of every client.
+/// The window grows while replies are small and shrinks when they are large. The values that one client reads share the
+/// links with every client's votes.
 #[derive(Debug)]
 struct Window(usize);
 
@@ -130,8 +130,8 @@ const WINDOW: (usize, usize) = (16, 256);
 /// Maximum size of a small reply.
 const SMALL_REPLY: usize = 1 << 10;
 
-/// Bytes of waiting replies at which the session stops reading from a client that does not read, and stops making more
-/// of a reply that comes in slices.
+/// Bytes of waiting replies at which the session stops reading from a client that does not read. It also stops making
+/// more of a reply that comes in slices.
 pub const REPLIES_TO_STOP_READING: usize = 64 << 10;
 
 /// Maximum bytes of one client's requests in flight. A single request may be larger.

@@ -1,8 +1,8 @@
 //! Replies that are made a slice at a time, over several turns of the event loop.
 //!
-//! A reply that is long to make (a line for each of 5,000 clients), or long to copy (a value of 100 MB), would hold up
-//! all other clients of the same worker. The session takes the next of its [`Slices`] only while its turn lasts and its
-//! client reads. Memory therefore never holds more of the reply than the client is about to read, except for what
+//! Some replies take long to make (a line for each of 5,000 clients) or to copy (a value of 100 MB). They would hold up
+//! all other clients of the same worker. So the session takes the next of its [`Slices`] only while its turn lasts and
+//! its client reads. Memory therefore never holds more of the reply than the client is about to read, except for what
 //! [`Slices::bytes`] reports.
 
 use std::fmt;

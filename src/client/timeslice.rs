@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::time::clock::{self, Instant};
 
 /// Length of a turn. It is short compared with a claim, which may wait for several turns on its way to the masters and
-/// back, and long compared with a system call, of which each turn costs one.
+/// back. It is long compared with a system call, of which each turn costs one.
 pub const TURN: Duration = Duration::from_micros(25);
 
 /// Amount of work between two readings of the clock: this many claims started, or some kilobytes decoded.

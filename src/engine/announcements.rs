@@ -58,8 +58,8 @@ impl Engine {
         }
     }
 
-    /// Returns the keys that an operation has changed, if anyone listens. If there are several, it may only have read
-    /// some.
+    /// Returns the keys that an operation has changed, if any client listens. With several keys, the operation may only
+    /// have read some of them.
     pub(super) fn changed_keys(&self, operation: &Operation) -> Vec<(u32, Vec<u8>)> {
         if self.changes.is_unheard() { Vec::new() } else { operation.changed_keys(&self.rules) }
     }

@@ -1,6 +1,6 @@
 //! A connection to a master: its bytes, split into replies, and its initial greeting.
 //!
-//! Links, lanes and subscriptions use it. Requests and timeouts are up to them.
+//! Links, lanes and subscriptions use it, and handle requests and timeouts themselves.
 
 use std::future::poll_fn;
 use std::io;
@@ -34,7 +34,7 @@ pub struct Connection<S> {
     pub replies: Reader,
 }
 
-/// Why a connection is rejected after dialling.
+/// Reasons to reject a connection after dialling.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unwelcome {
     #[error("{0}")]
@@ -124,7 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Writes and reads once. A long pipeline is answered while it is still being written.
+    /// Writes and reads once. The master answers a long pipeline while the proxy is still writing it.
     ///
     /// # Errors
     /// Returns an error if the connection is broken, or was closed by the master.

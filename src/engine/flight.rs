@@ -1,7 +1,7 @@
 //! Operations in flight.
 //!
 //! A flight lasts until every frame sent for it has been answered or given up. That is usually after its client has the
-//! reply: the quorum decides the verdict, and the last master's ballot must still be read from its link.
+//! reply. The quorum decides the verdict, but the link must still read the last master's ballot.
 //!
 //! Each event takes the flight out of its slot, passes it from function to function, and puts it back at the end
 //! ([`Engine::on_flight`]). So it is looked up only once.
@@ -48,9 +48,9 @@ pub(super) struct Flight {
     pub(super) poll: Option<Poll<Rc<Term>>>,
     /// Masters that were asked, may have changed something, and have yet to vote.
     pub(super) awaited: MasterSet,
-    /// Whether masters were sent a note that the lease it gave back is over.
+    /// Whether masters were sent a note that the lease given back here is over.
     pub(super) is_noted: bool,
-    /// Whether it pauses, as after a split vote.
+    /// Whether the operation is pausing, for example after a split vote.
     pub(super) pausing: bool,
     /// Number of pauses so far.
     pub(super) pauses: u32,
@@ -58,8 +58,8 @@ pub(super) struct Flight {
     pub(super) deadline: Option<Instant>,
     /// End of its client's patience; `None` before the first round.
     pub(super) last: Option<Instant>,
-    /// Whether the patience had passed before its turn came, behind an operation that waited in vain. It is then not
-    /// sent.
+    /// Whether the client's patience passed before the operation's turn came, because the operation ahead waited in
+    /// vain. The operation is then never sent.
     pub(super) came_to_nothing: bool,
 }
 
@@ -92,7 +92,7 @@ impl Flight {
         self.target.as_ref().is_some_and(|target| !target.is_next())
     }
 
-    /// Returns whether it is answered, and none of its requests is in flight.
+    /// Returns whether the client has its reply and no request is in flight.
     fn is_done(&self) -> bool {
         self.outstanding == 0 && self.target.is_none() && !self.pausing
     }
@@ -117,7 +117,7 @@ impl Flights {
         self.slots.borrow().len()
     }
 
-    /// Begins a flight. It is out of its slot, as in an event.
+    /// Begins a flight and returns it outside its slot, as during an event.
     pub(super) fn begin(&self, operation: Operation, target: Target) -> Box<Flight> {
         let serial = self.serial.get().wrapping_add(1);
         self.serial.set(serial);

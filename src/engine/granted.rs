@@ -23,16 +23,16 @@ pub(super) struct Later {
 /// Maximum waiting releases. Beyond that, the oldest is sent early.
 const MOST: usize = 65_536;
 
-/// Turns of the event loop within which a link has written its requests, unless its master accepts nothing: it gathers
-/// for one turn and writes in the next. By then, busy links have unsent requests again.
+/// Number of event-loop turns within which a link has written its requests, unless its master accepts nothing. The link
+/// gathers for one turn and writes in the next. By then, busy links have unsent requests again.
 const TURNS_OF_A_NOTE: u32 = 4;
 
-/// Interval of checks whether a grant can be reported.
+/// Interval between checks of whether a grant can be reported.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Reports a grant to the client when it is its turn. Without this, a client that pipelines its requests would
-    /// start counting its TTL long after the masters did.
+    /// Reports a grant once the replies before it have been sent. Without this, a client that pipelines its requests
+    /// would start counting its TTL long after the masters did.
     pub(super) fn grant_in_turn(self: &Rc<Self>, id: OperationId, reply: Reply) {
         let engine = Rc::clone(self);
         tokio::task::spawn_local(async move {

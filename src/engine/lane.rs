@@ -1,5 +1,5 @@
-//! A second connection from a worker to a master, for answers that may be large, so that votes never wait behind one in
-//! the same pipe.
+//! A second connection from a worker to a master, for answers that may be large. Votes never wait behind one in the
+//! same pipe.
 //!
 //! One question is sent at a time. The connection is opened for the first question, and closed after a while without
 //! any. A late answer is cut off by closing the connection: the master drops whatever it has not sent yet.
@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Time for which a master may stay silent while it owes an answer.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Interval of checks whether its votes still count, unless a large answer is awaited.
+/// Interval between checks of whether the master's votes still count, unless a large answer is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Handle of callers; a task owns the connection.
@@ -60,7 +60,7 @@ pub enum Patience {
     Large,
 }
 
-/// Why there is no answer.
+/// Reasons for a missing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostAnswer {
     /// It did not come in time. The master may still be working on it.
@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pipe<S> {
         Ok(passed)
     }
 
-    /// Reads once, for as long as waiting makes sense.
+    /// Reads once. Gives up when the master is silent for too long, or a page's link is down.
     async fn go_on(
         &mut self,
         unsent: &mut &[u8],

@@ -16,7 +16,7 @@ use crate::time::clock;
 /// Time that a busy master may take until it votes again.
 const BACK: Duration = Duration::from_secs(1);
 
-/// Interval of checks whether it does.
+/// Interval between checks of whether the master votes again.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Engine {
@@ -38,8 +38,7 @@ impl Engine {
         answer.ok().filter(|_| self.voters().contains(master))
     }
 
-    /// Like [`Engine::ask_aside`], for one request that may keep the master busy until it loses its vote for its
-    /// silence.
+    /// Like [`Engine::ask_aside`], for one request that may silence the master for so long that it loses its vote.
     pub(in crate::engine) async fn ask_large_aside(
         &self,
         master: MasterId,
@@ -65,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// Returns all masters: first those on whose lanes nobody waits, otherwise in random order.
+    /// Returns all masters in random order, but first those on whose lanes no caller waits.
     pub(in crate::engine) fn least_busy_first(&self) -> Vec<MasterId> {
         let mut masters: Vec<_> = self.links.iter().collect();
         fastrand::shuffle(&mut masters);

@@ -10,8 +10,8 @@
 //!
 //! When a link goes down, everything it waited for is handed back as lost: unknown, not refused.
 //!
-//! An answer alone is no vote: each stretch of requests ends with a proof (`stretch`), and its answers are handed over
-//! only after that was read.
+//! An answer alone is no vote: each stretch of requests ends with a proof (`stretch`). The link hands over its answers
+//! only after it has read that proof.
 
 mod connect;
 mod debts;
@@ -128,7 +128,7 @@ struct State {
     deferred: Deferred,
     waker: Option<Waker>,
     silence: Silence,
-    /// Why the link must be torn down.
+    /// Reason to tear the link down, if any.
     broken: Option<&'static str>,
     facts: Option<Facts>,
     tried: bool,
@@ -212,8 +212,8 @@ impl Link {
         self.state.borrow().last_error.clone()
     }
 
-    /// Returns why the link is down although the master can be reached: it is incompatible with the others, or serves
-    /// nobody.
+    /// Returns why the link is down although the master can be reached: it is incompatible with the others, or refuses
+    /// service.
     pub fn why_not_though_reached(&self) -> Option<String> {
         let state = self.state.borrow();
         state.last_error.clone().filter(|_| state.is_reached)
@@ -232,7 +232,7 @@ impl Link {
         self.append(db, request, 0, expected, Some(term).filter(|_| is_due));
     }
 
-    /// Like [`Link::send`], for a transaction with `parts` replies before that to its end.
+    /// Like [`Link::send`], for a transaction with `parts` replies before its last one.
     pub fn send_parts(
         &self,
         parts: usize,
@@ -318,7 +318,7 @@ impl Link {
         self.append(db, &request, 0, expected, None);
     }
 
-    /// Appends a request. `term`: a proof is due after it. `parts` replies precede the expected one.
+    /// Appends a request. If there is a `term`, a proof is due after it. `parts` replies precede the expected one.
     fn append(
         &self,
         db: u32,
@@ -378,7 +378,7 @@ impl State {
 
 #[cfg(test)]
 impl Link {
-    /// Returns a link to the only master of a list, where nothing listens.
+    /// Returns a link to the only master of a list, at an address where nothing listens.
     pub(super) fn for_tests() -> Rc<Self> {
         use crate::lua::program::Ttls;
         let masters = vec!["127.0.0.1:6379".parse().expect("an address")];

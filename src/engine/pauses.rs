@@ -56,9 +56,9 @@ impl Engine {
         });
     }
 
-    /// Returns the maximum length of the pause with this number. An operation that loses more often than a lock may has
-    /// met others whose rounds take longer than such pauses, as with many keys or on slow machines. Each then waits up
-    /// to twice as long as before.
+    /// Returns the maximum length of the pause with this number. An operation that loses more rounds than a lock may
+    /// lose has met others whose rounds outlast such pauses. That happens with many keys or on slow machines. Each
+    /// operation then waits up to twice as long as before.
     ///
     /// The pause grows only to a few rounds, judged by the last one, which took `round`. An operation that pauses for
     /// longer than others need would let them go first again and again.

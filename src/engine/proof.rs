@@ -1,7 +1,8 @@
 //! Proofs: the end of each run of requests whose answers are to be votes.
 //!
 //! `TIME` and the mark of the database come last. A master executes the commands of a connection in order, so these two
-//! prove all answers before them: it is the process that votes, its memory is intact, and its clock was not set.
+//! replies prove all answers before them. They show that the process is the one that votes, that its memory is intact,
+//! and that nobody has set its clock.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, LazyLock};

@@ -33,7 +33,7 @@ impl Engine {
         let (now, asked_us) = (clock::now(), self.stopwatch.us());
         let end = now + self.rules.vote_timeout;
         let last = *flight.last.get_or_insert(now + self.rules.patience);
-        // A round that is sent gets at least the time of any round.
+        // Every round that is sent gets at least one vote timeout.
         let patience = last.saturating_duration_since(now).max(self.rules.vote_timeout);
         flight.operation.ask(&self.rules, Asked { all: asked, voters, patience }, now);
         flight.operation.encode(&self.rules, Form::Sha, &mut request);

@@ -55,7 +55,7 @@ impl Busy {
         Self { masters: Semaphore::new(masters), waiting: AtomicUsize::new(0) }
     }
 
-    /// Waits for a free slot. Returns `None` if the client has gone. A client that will send no more may have gone too,
+    /// Waits for a free slot. Returns `None` if the client has gone. A client that will send no more may be gone too,
     /// so it comes after all others.
     pub async fn acquire(&self, target: &Target) -> Option<SemaphorePermit<'_>> {
         let mut waits = Some(Waits::of(&self.waiting));

@@ -16,7 +16,7 @@ use crate::resp::reply::Reply;
 /// Number of keys settled at a time.
 const AT_ONCE: usize = 32;
 
-/// Interval of checks whether a master that is behind is back.
+/// Interval between checks of whether a master that is behind is back.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// First and longest pause of a key that could not be settled: another worker is busy with it, or a master has just
@@ -24,10 +24,10 @@ const LOOK: Duration = Duration::from_millis(100);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
 impl Engine {
-    /// Makes all voting masters hold the same under `place`. Returns those that hold it then.
+    /// Makes all voting masters hold the same state under `place`. Returns those that then hold it.
     ///
     /// # Errors
-    /// Returns the error reply that a client would get: no quorum, or others always interfered.
+    /// Returns the error reply that a client would get: there is no quorum, or other clients kept interfering.
     pub async fn settle_register(self: &Rc<Self>, place: Place) -> Result<MasterSet, Reply> {
         self.settle_with(place, |settle| settle).await
     }

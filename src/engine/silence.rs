@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-/// Vote timeouts of silence after which a connection is torn down, but not sooner than [`LEAST_SILENCE`], as a fork or
-/// an fsync may take that long. Nor sooner than a client may wait for it.
+/// Vote timeouts of silence after which the proxy tears a connection down. It waits at least [`LEAST_SILENCE`], because
+/// a fork or an fsync may take that long. It also waits at least as long as a client may wait for the master.
 const SILENT_VOTE_TIMEOUTS: u32 = 10;
 const LEAST_SILENCE: Duration = Duration::from_millis(500);
 

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use crate::metrics::histogram::micros;
 use crate::time::clock::{self, Instant};
 
-/// When clients or masters were last heard, in microseconds of its own: accurate enough to measure durations. No extra
-/// clock reads are needed, and requests or answers that were read together cost one conversion.
+/// The time at which clients or masters were last heard, in microseconds since the stopwatch started. That is accurate
+/// enough to measure durations. No extra clock reads are needed, and requests or answers that were read together cost
+/// one conversion.
 pub(super) struct Stopwatch {
     start: Instant,
     at: Cell<Instant>,

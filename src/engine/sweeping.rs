@@ -25,7 +25,7 @@ const MANY: usize = 1_000;
 /// Number of stamps dropped at once: a fraction of a millisecond of a master's time.
 const AT_ONCE: usize = 100;
 
-/// See the module.
+/// The candidates of two passes; see the module.
 pub(super) struct Sweeping {
     /// Candidates of the last whole pass, without those named since.
     found: Sweep<Job>,

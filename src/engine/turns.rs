@@ -49,7 +49,7 @@ impl Engine {
         let turn = self.fingerprint(flight.operation.db, &flight.operation.key);
         flight.operation.go_on_as_program(&self.rules, turn);
         flight.turns = usize::from(flight.turn.take().is_some());
-        // As before its first round: an operation that waits for a turn then has not had it.
+        // Reset as before the first round: the operation is waiting for a turn again.
         flight.deadline = None;
         self.take_turns(flight);
     }
@@ -61,7 +61,7 @@ impl Engine {
         let places = flight.operation.kind.come_to().iter();
         let keys = places.map(|place| self.fingerprint(place.db.into(), &place.key)).collect();
         flight.operation.kind.take_on(keys);
-        // As before its first round: an operation that waits for a turn then has not had it.
+        // Reset as before the first round: the operation is waiting for a turn again.
         flight.deadline = None;
         self.leave_turns(held, false);
         self.take_turns(flight);
@@ -110,8 +110,8 @@ impl Engine {
         }
     }
 
-    /// Gives the turn on a key to `next`. An operation queued behind one that waited for masters in vain has also
-    /// waited for them, so it only has the rest of its patience.
+    /// Gives the turn on a key to `next`. An operation queued behind one that waited for masters in vain has waited for
+    /// them as well, so only the rest of its patience is left.
     pub(super) fn hand_over(&self, next: Option<OperationId>, was_in_vain: bool) {
         let Some(next) = next else { return };
         if was_in_vain {

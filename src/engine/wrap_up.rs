@@ -16,7 +16,7 @@ use crate::time::clock;
 pub(super) struct Aftermath {
     /// The note for masters without a link.
     pub(super) note: Option<Note>,
-    /// Whether its client's patience has passed without a decision.
+    /// Whether the client's patience has passed without a decision.
     pub(super) was_in_vain: bool,
     /// Keys on which it held turns.
     turns: Vec<u64>,

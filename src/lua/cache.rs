@@ -80,7 +80,7 @@ impl Script {
         self.function.as_ref().map_or_else(|| self.sha.clone(), OfLibrary::label)
     }
 
-    /// Returns the part that it becomes of a transaction.
+    /// Returns the part of a transaction that the script becomes.
     pub fn part(&self) -> ProgramPart<'_> {
         ProgramPart { code: self.code(), function: self.function.as_ref() }
     }
@@ -124,7 +124,7 @@ impl Script {
         }
     }
 
-    /// Returns whether it declares itself that it changes nothing.
+    /// Returns whether the script declares that it changes nothing.
     pub fn is_read_only(&self) -> bool {
         match &self.function {
             Some(function) => function.is_read_only(),
@@ -137,7 +137,7 @@ impl Script {
         !self.shebang().is_empty() && !self.is_read_only()
     }
 
-    /// The shebang of a function is that of its library, which has been removed.
+    /// Returns the shebang, which is empty for a function: that of its library has been removed.
     fn shebang(&self) -> &[u8] {
         split_shebang(&self.text).map_or(b"", |(shebang, _)| shebang)
     }

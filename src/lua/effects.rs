@@ -2,9 +2,10 @@
 //!
 //! A lock script asks two questions: whether the key holds one of its arguments, and sometimes whether another argument
 //! has a given value. So there are only a few `World`s, and in each of them the script is a straight line. It runs
-//! there with symbols for unknown values ("the value of the key", "`ARGV[1]`"), and by the rules of Lua for known ones:
-//! `GET` of a missing key is `false`, `false == nil` is false, only `nil` and `false` fail a condition. An operation on
-//! symbols whose result depends on more than the world has no result, and the script has no meaning.
+//! there with symbols for unknown values ("the value of the key", "`ARGV[1]`"), and by the rules of Lua for known ones.
+//! For example, `GET` of a missing key is `false`, `false == nil` is false, and only `nil` and `false` fail a
+//! condition. An operation on symbols whose result depends on more than the world has no result, and the script has no
+//! meaning.
 
 use super::meaning::{Arg, ScriptValue};
 use super::syntax::{Block, Call, Command, Expression, Statement};

@@ -200,7 +200,7 @@ impl<'a> Lexer<'a> {
         (rest.get(level) == Some(&b'[')).then_some(level)
     }
 
-    /// Moves behind the closing bracket of this level, and returns the text before it.
+    /// Moves past the closing bracket of this level, and returns the text before it.
     fn long_end(&mut self, level: usize) -> Option<&'a [u8]> {
         let start = self.at;
         loop {

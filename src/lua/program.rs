@@ -6,12 +6,12 @@
 //!
 //! A script that names all its commands, as lock scripts do, reads without going through the proxy's Lua. Its other
 //! calls go to functions of the proxy. Any other script gets another `redis` table. A master creates every function and
-//! table of a program anew for each run, and that costs it more than the script does. So nothing is created before it
-//! is needed, and a program has only what its script can need.
+//! table of a program anew for each run, which costs it more than the script does. So nothing is created before it is
+//! needed, and a program has only what its script can need.
 //!
 //! * `head.lua` reads what the proxy has added to the arguments;
 //! * `shim.lua` keeps images of what is about to change and holds messages back, `ttl.lua` pads times to live,
-//!   `chance.lua` and `streams.lua` do alike on every master what would depend on its own random numbers and clock,
+//!   `chance.lua` and `streams.lua` make masters act alike despite their own random numbers and clocks,
 //!   `hidden.lua` and `completes.lua` hide what only the proxy may use, `rare.lua` handles unusual commands;
 //! * `redis.lua` is the other `redis`, and `globals.lua` the list of all other globals, for a script that could find
 //!   the real one: both are parameters of a function around it, so that it shares no variable with the proxy's Lua;
@@ -548,7 +548,7 @@ fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
     parts::before(&frame.library, &format!("how={{{how}}}\n{}", *ANY))
 }
 
-/// Returns the functions to call instead of `redis.call` where that needs care. Many a refused script has only read
+/// Returns the functions to call instead of `redis.call` where that needs care. Many refused scripts have only read
 /// before, so these functions are created when the first of them is called.
 fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
     let made = |(name, handler): (&String, &Handler)| {

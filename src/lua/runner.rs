@@ -16,7 +16,7 @@ ARGV[#ARGV] = nil
 return assert(loadstring(text, '@user_script'))()
 ";
 
-/// Returns the runner of programs with these flags. A program without a shebang has another runner than one without
+/// Returns the runner of programs with these flags. A program without a shebang has a different runner than one without
 /// flags.
 pub(super) fn with(flags: Option<usize>) -> Arc<ProgramText> {
     let at = flags.map_or(0, |bits| 1 + bits);

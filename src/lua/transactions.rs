@@ -1,5 +1,5 @@
-//! Programs that run transactions: one for transactions without scripts, and one for each set of scripts that was run
-//! in a transaction, by users with the same rules.
+//! Programs that run transactions: one for transactions without scripts, and one for each set of scripts that users
+//! with the same rules have run in a transaction.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -179,7 +179,7 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// The next one.
+    /// Returns the next pause.
     pub fn another(&mut self) -> Duration {
         self.0.next().unwrap_or(PAUSES.1)
     }

@@ -173,33 +173,33 @@ impl Electorate {
         }
     }
 
-    /// Settings that decide which masters vote.
+    /// Returns the settings that decide which masters vote.
     pub fn terms(&self) -> &ElectorateTerms {
         &self.terms
     }
 
-    /// Time of day according to the masters' clocks.
+    /// Returns the time of day according to the masters' clocks.
     pub fn unix_time(&self) -> &Arc<UnixTime> {
         &self.unix_time
     }
 
-    /// Number of times that [`Electorate::term`] has changed.
+    /// Returns the number of times that [`Electorate::term`] has changed.
     #[inline]
     pub fn edition(&self) -> u64 {
         self.edition.load(Ordering::Acquire)
     }
 
-    /// The voters and the proof that each vote needs.
+    /// Returns the voters and the proof that each vote needs.
     pub fn term(&self) -> Arc<Term> {
         Arc::clone(&self.state().term)
     }
 
-    /// Masters that may vote if they can be reached.
+    /// Returns the masters that may vote if they can be reached.
     pub fn voters(&self) -> MasterSet {
         MasterSet::from_bits(self.voters.load(Ordering::Relaxed))
     }
 
-    /// A master's current standing.
+    /// Returns a master's current standing.
     pub fn standing(&self, master: MasterId) -> MasterStanding {
         self.state().masters[master.index()].standing.clone()
     }
@@ -214,12 +214,12 @@ impl Electorate {
         })
     }
 
-    /// Number of times that a master was put on probation, by [`Cause::kind`].
+    /// Returns the number of times that a master was put on probation, by [`Cause::kind`].
     pub fn probations(&self, master: MasterId) -> [u64; Cause::KINDS.len()] {
         self.seen[master.index()].probations.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Whether a master is on probation, so that nothing is needed but time.
+    /// Whether a master is on probation, so that waiting is enough.
     pub fn waits(&self, master: MasterId) -> bool {
         matches!(self.standing(master), MasterStanding::Probation(_))
     }
@@ -233,12 +233,12 @@ impl Electorate {
         masters.iter().filter_map(named).collect()
     }
 
-    /// Time at which the master's standing last changed.
+    /// Returns the time at which the master's standing last changed.
     pub fn since(&self, master: MasterId) -> Instant {
         self.state().masters[master.index()].since
     }
 
-    /// The master's latest description of itself.
+    /// Returns the master's latest description of itself.
     pub fn facts(&self, master: MasterId) -> Option<Facts> {
         self.state().masters.get(master.index())?.facts.clone()
     }
@@ -257,7 +257,7 @@ impl Electorate {
         self.state().serves
     }
 
-    /// Reason why this proxy will never serve these masters.
+    /// Returns the reason why this proxy will never serve these masters.
     pub fn refusal(&self) -> Option<String> {
         self.state().refusal.clone()
     }
@@ -267,17 +267,17 @@ impl Electorate {
         self.state().may_have_lost_data
     }
 
-    /// The latest decided roster.
+    /// Returns the latest decided roster.
     pub fn roster(&self) -> Roster {
         self.state().roster.clone()
     }
 
-    /// The probes of a master.
+    /// Returns the probes of a master.
     pub fn looks(&self, master: MasterId) -> &Looks {
         &self.seen[master.index()].looks
     }
 
-    /// Progress of copying to a master.
+    /// Returns the progress of copying to a master.
     pub fn progress(&self, master: MasterId) -> Arc<Progress> {
         Arc::clone(&self.seen[master.index()].progress)
     }
@@ -380,7 +380,7 @@ impl Electorate {
         }
     }
 
-    /// Result of each master's last probe.
+    /// Returns the result of each master's last probe.
     pub(super) fn sights(&self) -> Vec<Option<MasterSight>> {
         self.state().masters.iter().map(|known| known.sight.clone()).collect()
     }
@@ -430,7 +430,7 @@ impl Electorate {
         self.changed.notified()
     }
 
-    /// State of a master's clock.
+    /// Returns the state of a master's clock.
     pub fn clock(&self, master: MasterId) -> Timekeeping {
         self.state().clocks.get(master)
     }
@@ -449,7 +449,7 @@ impl Electorate {
         if voters.contains(master) { state.clocks.note(voters, now_us, time_us) } else { None }
     }
 
-    /// Number of times that the clocks were begun anew.
+    /// Returns the number of times that the clocks were begun anew.
     #[inline]
     pub fn clock_epoch(&self) -> u64 {
         self.clock_epoch.load(Ordering::Relaxed)
@@ -460,12 +460,12 @@ impl Electorate {
         self.seen[master.index()].copied.fetch_add(keys, Ordering::Relaxed);
     }
 
-    /// Number of keys copied to a master since the process started.
+    /// Returns the number of keys copied to a master since the process started.
     pub fn keys_copied(&self, master: MasterId) -> u64 {
         self.seen[master.index()].copied.load(Ordering::Relaxed)
     }
 
-    /// Duration of a master's last answer.
+    /// Returns the duration of a master's last answer.
     pub fn latency(&self, master: MasterId) -> Duration {
         Duration::from_micros(self.seen[master.index()].latency_us.load(Ordering::Relaxed))
     }
@@ -621,8 +621,8 @@ impl State {
         }
     }
 
-    /// Masters whose clocks count: the voters, and those excluded for being too far ahead. Leaving the latter out
-    /// would shift the median to another clock.
+    /// Returns the masters whose clocks count: the voters, and those excluded for being too far ahead. Leaving the
+    /// latter out would shift the median to another clock.
     fn timekeepers(&self) -> MasterSet {
         let all = (0..self.masters.len()).map(MasterId::new);
         let ahead = all.filter(|it| self.masters[it.index()].is_ahead).collect();

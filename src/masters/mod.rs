@@ -1,8 +1,8 @@
 //! The masters: their roster, their probes, and their votes.
 //!
 //! * [`roster`]: the list of members that all proxies agree on, and the admission of a master that has forgotten;
-//! * [`electorate`]: the current voters and their [`Term`](crate::decision::roster::term::Term); [`standing`]: the
-//!   same in words;
+//! * [`electorate`]: the current voters and their [`Term`](crate::decision::roster::term::Term); [`standing`]: a
+//!   master's standing in words;
 //! * [`watch`]: probes one master every second for its marks, [`facts`] and clock; [`probe_signal`] lets others wait
 //!   for the next probe;
 //! * [`probe`]: checks a master's identity before a link to it carries votes;

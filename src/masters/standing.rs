@@ -20,7 +20,7 @@ pub enum Cause {
     /// The master's clock deviates from ours and has expired locks too early or too late.
     #[error("its clock has {0}, and keys expire by that clock")]
     Clock(String),
-    /// Another proxy has put the master out of the roster.
+    /// Another proxy has excluded the master from the roster.
     #[error("another proxy found that it had forgotten locks")]
     Elsewhere,
 }

@@ -59,7 +59,7 @@ pub trait Behaviour: Debug {
     /// Returns which operations this one may overtake within its session.
     fn order(&self) -> Order;
 
-    /// Returns the kind of question under which it is counted.
+    /// Returns the kind of question under which the operation is counted.
     fn question(&self) -> QuestionKind;
 
     /// Returns the client's intention for a lock.
@@ -100,18 +100,18 @@ pub trait Behaviour: Debug {
         true
     }
 
-    /// Whether it waits for masters beyond a quorum.
+    /// Whether the operation waits for masters beyond a quorum.
     fn needs_all(&self) -> bool {
         false
     }
 
-    /// Whether it is only worth doing if its client is still connected when its turn comes.
+    /// Whether the operation is only worth doing if its client is still connected when its turn comes.
     fn needs_its_client(&self) -> bool {
         false
     }
 
-    /// Whether to send it again to a master that could not take part, no matter which requests were sent to that master
-    /// since.
+    /// Whether to send the operation again to a master that could not take part, no matter which requests that master
+    /// received since.
     fn must_arrive(&self) -> bool {
         false
     }
@@ -141,22 +141,22 @@ pub trait Behaviour: Debug {
         false
     }
 
-    /// Whether it is rejected for its number of keys.
+    /// Whether the operation is rejected because it has too many keys.
     fn has_too_many_keys(&self) -> bool {
         false
     }
 
-    /// Returns how it takes its turn on its key, or `None` if it needs no turn.
+    /// Returns how the operation takes its turn on its key, or `None` if it needs no turn.
     fn turn(&self) -> Option<turn::TurnKind> {
         None
     }
 
-    /// Returns the additional keys on which it takes turns, one after the other, each alone.
+    /// Returns the additional keys on which the operation takes turns, one after the other, each alone.
     fn turns(&self) -> &[u64] {
         &[]
     }
 
-    /// Adds to the keys on which it takes turns. The operation holds none of them at this point, and restarts its round
+    /// Adds keys to those on which the operation takes turns. It holds no turns at this point, and restarts its round
     /// once it does.
     fn take_on(&mut self, _keys: Vec<u64>) {}
 
@@ -232,8 +232,8 @@ pub trait Behaviour: Debug {
         None
     }
 
-    /// Returns registers that some masters may not hold as the others do, and those masters, once none of its requests
-    /// is in flight.
+    /// Returns registers that may differ on some masters, along with those masters. At this point none of the
+    /// operation's requests is in flight.
     fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
         None
     }
@@ -243,7 +243,7 @@ pub trait Behaviour: Debug {
         None
     }
 
-    /// Returns the program and keys for which masters gave different answers although they held the same.
+    /// Returns the program and keys for which masters gave different answers although they held the same state.
     fn differing(&self) -> Option<(Arc<Text>, Vec<Place>)> {
         None
     }

@@ -120,8 +120,8 @@ impl Listener {
         Rc::ptr_eq(heard, &self.heard)
     }
 
-    /// Resolves when it is its turn, even if the turn came before the call: as the first in line at the next change, or
-    /// as the next when the first has left.
+    /// Resolves when it is this listener's turn, even if the turn came before the call. The first in line has its turn
+    /// at the next change, and the next in line once the first has left.
     pub async fn turn(&self) {
         self.heard.notify.notified().await;
     }

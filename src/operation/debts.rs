@@ -1,7 +1,7 @@
 //! Debts to masters: take-backs and releases that could not be delivered.
 //!
-//! Debts are kept, bounded, until the link is back or the key would have expired anyway, so that a healed partition
-//! leaves no ghost locks behind. Each names the attempt it is meant for, so it can affect nothing else, whenever it
+//! Debts are kept, bounded, until the link is back or the key would have expired anyway. So a healed partition leaves
+//! no ghost locks behind. Each debt names the attempt it is meant for, so it can affect nothing else, whenever it
 //! arrives.
 
 use std::collections::VecDeque;

@@ -13,7 +13,7 @@ use granted::Granted;
 /// Divisor that gives the weight of the latest round trip in the average.
 const WEIGHT: u64 = 16;
 
-/// See the module.
+/// The leases of one worker; see the module.
 #[derive(Debug)]
 pub struct Leases {
     worker: WorkerId,

@@ -20,7 +20,7 @@ use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
-/// See the module.
+/// The load of an unknown script; see the module.
 #[derive(Debug)]
 pub struct Load {
     script: Arc<Script>,

@@ -4,7 +4,7 @@ use super::claim::{How, Replies};
 use super::{Kind, Operation};
 use crate::resp::reply::Reply;
 
-/// See the module. Replies are for when the lock is not the client's.
+/// A client's request concerning a lock; see the module. Replies are for when the lock is not the client's.
 #[derive(Clone, Debug)]
 pub enum LockRequest {
     /// Take it.

@@ -254,7 +254,7 @@ pub enum Kind {
     Load(load::Load),
     /// Measure the size of a key.
     Measure(memory_usage::Measure),
-    /// Make all masters hold the same.
+    /// Make all masters hold the same state.
     Settle(Box<settle::Settle>),
     /// Publish a message, or ask about subscribers.
     Channels(Box<channels::Channels>),

@@ -585,13 +585,13 @@ impl Behaviour for Program {
         Some(Owed { attempt, now: MasterSet::EMPTY, later, end })
     }
 
-    /// Returns the script and its keys if masters gave different answers although they held the same.
+    /// Returns the script and its keys if masters gave different answers although they held the same state.
     fn differing(&self) -> Option<(Arc<Text>, Vec<Place>)> {
         let job = self.run.as_ref().and_then(Run::differing)?;
         Some((Arc::clone(&job.program), job.places.clone()))
     }
 
-    /// Returns keys that some masters may not hold as the others do, and those masters.
+    /// Returns keys that may differ on some masters, along with those masters.
     fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
         match &self.dating {
             Some(dating) => dating.behind(self.run.as_ref()),
@@ -611,7 +611,7 @@ impl Behaviour for Program {
         Some(verdict::undeclared_without_end())
     }
 
-    /// Whether it is rejected for its number of keys.
+    /// Whether the program is rejected because it has too many keys.
     fn has_too_many_keys(&self) -> bool {
         self.call.writes_too_many_keys()
     }

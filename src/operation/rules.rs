@@ -14,7 +14,7 @@ use crate::lua::program::ProgramText;
 use crate::time::clock::Instant;
 use crate::time::unix_time::UnixTime;
 
-/// See the module.
+/// Facts on which decisions depend; see the module.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The quorum of masters.

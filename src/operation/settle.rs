@@ -1,4 +1,5 @@
-//! Making all masters hold the same under one key: for masters that have missed changes, and on an operator's request.
+//! Making all masters hold the same state under one key: for masters that have missed changes, and on an operator's
+//! request.
 
 use super::Asked;
 use super::behaviour::Behaviour;

@@ -220,8 +220,8 @@ pub fn over() -> Reply {
     )
 }
 
-/// Returns the error for a request that may or may not have been done. Redisson and cluster clients retry after
-/// `CLUSTERDOWN`, `TRYAGAIN` or `LOADING`, which in Redis mean that nothing was done, so it must not be one of these.
+/// Returns the error for a request that may or may not have been done. It must not be `CLUSTERDOWN`, `TRYAGAIN` or
+/// `LOADING`: in Redis these mean that nothing was done, so Redisson and cluster clients retry.
 pub fn unknown(reply: Reply) -> Reply {
     match &reply {
         Reply::Error(error) if is_undecided(error) => {
@@ -258,7 +258,7 @@ pub fn changes_all_the_time() -> Reply {
     )
 }
 
-/// Why this proxy does not serve yet.
+/// Reason why this proxy does not serve yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// A description for people.

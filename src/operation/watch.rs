@@ -149,7 +149,7 @@ impl Watch {
         }
     }
 
-    /// Moves the watch into the operation that goes on with it: what it knows of the masters goes along.
+    /// Moves the watch, with all that it knows of the masters, into the operation that continues it.
     fn moved(&mut self) -> Self {
         let rest = Self::new(Rc::clone(&self.watched));
         std::mem::replace(self, rest)

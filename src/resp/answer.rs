@@ -1,8 +1,8 @@
 //! Reads masters' replies (RESP3).
 //!
-//! The replies of the hot path (`+OK`, `:1`, `_`, a short string) are read in place. Nested ones stay bytes until
-//! somebody wants their parts, and those are cut out one level at a time: no depth of nesting takes more stack than
-//! another.
+//! The replies of the hot path (`+OK`, `:1`, `_`, a short string) are read in place. Nested ones stay bytes until a
+//! caller needs their parts, which are then cut out one level at a time. Stack use therefore does not depend on the
+//! depth of nesting.
 
 use super::flat::{self, Element, Malformed, integer};
 
@@ -30,7 +30,7 @@ pub enum Answer<'a> {
 pub struct Nested<'a>(&'a [u8]);
 
 impl<'a> Nested<'a> {
-    /// The whole reply.
+    /// Returns the whole reply.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
@@ -42,13 +42,13 @@ impl<'a> Nested<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// A frame that is known to be whole.
+    /// Returns a frame that is known to be whole.
     fn of_frame(frame: &'a [u8]) -> Option<Self> {
         let first = flat::element(frame).ok()??;
         Self::read(&first, frame).ok()
     }
 
-    /// A whole frame, by its first element.
+    /// Returns a whole frame, by its first element.
     fn read(first: &Element<'a>, frame: &'a [u8]) -> Result<Self, Malformed> {
         Ok(match (first.marker, first.body) {
             (b'+', _) => Self::Simple(first.line),

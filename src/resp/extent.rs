@@ -49,12 +49,12 @@ impl ReplyExtents {
         self.missing > 0
     }
 
-    /// Number of upcoming bytes that surely belong to a bulk string and do not end the reply.
+    /// Returns the number of upcoming bytes that surely belong to a bulk string and do not end the reply.
     pub fn certain(&self) -> usize {
         usize::try_from(self.bulk.saturating_sub(LINE_BREAK)).unwrap_or(usize::MAX)
     }
 
-    /// Head of the current reply, as far as it has been read.
+    /// Returns the head of the current reply, as far as it has been read.
     pub fn head(&self) -> Head {
         self.head
     }
@@ -167,7 +167,7 @@ impl Head {
         matches!(self.kind, b'-' | b'!')
     }
 
-    /// First element, if it is a short string: the kind of a message.
+    /// Returns the first element, if it is a short string: the kind of a message.
     pub fn label(&self) -> &[u8] {
         self.label.text()
     }

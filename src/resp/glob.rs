@@ -1,8 +1,8 @@
 //! Glob patterns with Redis's semantics (`stringmatchlen` in `util.c`): `*`, `?`, `[a-z]`, `[^...]`, and `\` to escape
 //! a character.
 //!
-//! Redis's function recurses at every `*`. This one backtracks only to the last `*`, which is enough, because anything
-//! an earlier one could still try, the last one can try as well. The time is therefore at most the product of both
+//! Redis's function recurses at every `*`. This one backtracks only to the last `*`. That is enough, because the last
+//! `*` can also try anything that an earlier one could still try. The time is therefore at most the product of both
 //! lengths, whatever pattern a client sends.
 
 /// Whether all of `text` matches `pattern`. `ignore_case` makes ASCII letters equal.

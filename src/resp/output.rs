@@ -24,7 +24,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Number of bytes still to be written.
+    /// Returns the number of bytes still to be written.
     #[inline]
     pub fn len(&self) -> usize {
         self.pieces_bytes + self.tail.len()
@@ -35,7 +35,7 @@ impl Output {
         self.len() == 0
     }
 
-    /// Bytes of memory that the output holds.
+    /// Returns the bytes of memory that the output holds.
     #[inline]
     pub fn held(&self) -> usize {
         self.pieces_bytes + self.tail.capacity()

@@ -21,7 +21,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Version number, as used by `HELLO`.
+    /// Returns the version number, as used by `HELLO`.
     pub fn number(self) -> &'static [u8] {
         match self {
             Self::Resp2 => b"2",
@@ -75,7 +75,7 @@ pub enum Done {
 }
 
 impl Done {
-    /// Bytes of memory held in addition to the value itself.
+    /// Returns the bytes of memory held in addition to the value itself.
     pub fn held(&self) -> usize {
         match self {
             Self::Reply(reply) => reply.held(),
@@ -102,7 +102,7 @@ impl Encoded {
         Self { resp2: encoded(Protocol::Resp2), resp3: encoded(Protocol::Resp3) }
     }
 
-    /// Length of the longer of the two encodings.
+    /// Returns the length of the longer of the two encodings.
     pub fn longest(&self) -> usize {
         self.resp2.len().max(self.resp3.len())
     }
@@ -195,7 +195,7 @@ impl Reply {
         }
     }
 
-    /// Bytes of memory held in addition to the value itself.
+    /// Returns the bytes of memory held in addition to the value itself.
     pub fn held(&self) -> usize {
         let all = |replies: &[Self]| {
             replies.iter().map(|reply| size_of::<Self>() + reply.held()).sum::<usize>()

@@ -118,7 +118,7 @@ impl Decoder {
         (self.bulk, self.complete) = (None, true);
     }
 
-    /// Bytes of heap that the decoder owns.
+    /// Returns the bytes of heap that the decoder owns.
     #[inline]
     pub fn held(&self) -> usize {
         self.spans.capacity() * size_of::<Span>() + self.unquoted.capacity()
@@ -319,7 +319,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Number of arguments; 0 for a request that is to be skipped.
+    /// Returns the number of arguments; 0 for a request that is to be skipped.
     #[inline]
     pub fn len(self) -> usize {
         self.spans.len()
@@ -331,13 +331,13 @@ impl<'a> Args<'a> {
         self.spans.is_empty()
     }
 
-    /// The argument at `index`, 0 being the command's name.
+    /// Returns the argument at `index`, 0 being the command's name.
     #[inline]
     pub fn get(self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| span.of(self.bytes))
     }
 
-    /// The argument at `index`, for use where the command's arity guarantees one.
+    /// Returns the argument at `index`, for use where the command's arity guarantees one.
     ///
     /// # Panics
     /// Panics beyond the last argument, like slices.
@@ -363,7 +363,7 @@ impl<'a> Args<'a> {
         request
     }
 
-    /// The arguments from `index` on; none if there are fewer.
+    /// Returns the arguments from `index` on; none if there are fewer.
     #[inline]
     pub fn from(self, index: usize) -> Args<'a> {
         Args { bytes: self.bytes, spans: self.spans.get(index..).unwrap_or_default() }
@@ -391,12 +391,12 @@ impl Words {
         }
     }
 
-    /// Total length of all words in bytes.
+    /// Returns the total length of all words in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// All words as arguments.
+    /// Returns all words as arguments.
     pub fn args(&self) -> Args<'_> {
         Args { bytes: &self.bytes, spans: &self.spans }
     }

@@ -36,8 +36,8 @@ impl Outbox {
         self.state.borrow_mut().slots.push_back(slot);
     }
 
-    /// Continues the first reply if it is in the making, and then those after it, until the session's turn is over or
-    /// there is enough to write. Returns whether a reply was completed.
+    /// Continues the first reply if it is in the making, and then those after it. Stops when the session's turn is over
+    /// or there is enough to write. Returns whether a reply was completed.
     ///
     /// Every turn makes at least one slice: earlier work of the turn may take all of its time, every time.
     pub fn make(&self, time: &mut TimeSlice, answer: Answer<'_>) -> bool {
@@ -131,7 +131,7 @@ impl State {
             && !self.is_amid_message
     }
 
-    /// Whether a message has to wait: it must not come in the middle of a reply, nor before the confirmation of the
+    /// Whether a message has to wait. It must not come in the middle of a reply, nor before the confirmation of the
     /// subscription that it belongs to.
     pub(super) fn is_amid(&self) -> bool {
         let first = self.slots.front().map(|slot| &slot.filling);

@@ -1,8 +1,8 @@
 //! Copying the state of the other masters to a master that has forgotten its own, before it votes again.
 //!
 //! The master has forgotten its accepted states and its promises. Either may have been a vote that decided something,
-//! or is about to, under the roster version before it was put out. So every key with a stamp on any of enough sources
-//! is copied:
+//! or is about to, under the roster version before its exclusion. So every key with a stamp on any of enough sources is
+//! copied:
 //!
 //! * a quorum holds the same state: it is decided, and is given unchanged ([`known`]);
 //! * no source has accepted anything: then nothing was decided either, and only the promise is left;
@@ -11,8 +11,8 @@
 //!
 //! The copy includes the highest promise of any source. A worker that had the forgotten promise also had one of a
 //! source, so late requests are refused as if the master remembered. For a key without a stamp, everything up to the
-//! floor is late. Until the master is in, decisions have a quorum without it: the sources are read after it was put
-//! out, and never count its old votes.
+//! floor is late. Until the master is in, decisions have a quorum without it: the sources are read after its exclusion,
+//! and never count its old votes.
 //!
 //! Until then the master refuses requests. Anything it ran would count as soon as it is in, as if it had counted when
 //! it ran. A lease that was deleted there, and whose claim arrives late, would then be on it again, despite the

@@ -12,7 +12,7 @@
 //!
 //! A quorum that has done the flush shares a master with every quorum. So everything decided in an earlier era was
 //! decided while that flush was still on its way, and nothing of it is decided or reported later. That is why a flush
-//! needs no promises, and ballots of different eras are never compared: a promise above the flush was given in its era,
+//! needs no promises, and ballots of different eras are never compared. A promise above the flush was given in its era,
 //! and is worth nothing after that.
 //!
 //! A flush that fewer than a quorum have done may still happen: any worker that finds it has the others do it. By then

@@ -46,7 +46,7 @@ use settle::HeldBallot;
 
 /// A change of some keys that every master runs in place.
 ///
-/// A program must leave the same values and return the same reply on every master where the keys hold the same.
+/// A program must leave the same values and return the same reply on every master where the keys hold the same content.
 pub trait Program: Clone + Debug + Eq + Hash {
     /// Name of a key.
     type Key: Clone + Debug + Ord + Hash;

@@ -146,7 +146,7 @@ impl<P: Program> Proposer<P> {
         self.over = over;
     }
 
-    /// Whether all masters that answer must hold the same.
+    /// Whether all masters that answer must hold the same state.
     pub fn needs_all(&self) -> bool {
         self.wish.needs_all()
     }
@@ -212,7 +212,7 @@ impl<P: Program> Proposer<P> {
     }
 
     /// Records that a master stopped the attempt under this ballot at a key that it was not sent for. Any other master
-    /// that would run it stops as well, since it holds the same.
+    /// that would run it stops as well, since it holds the same state.
     pub fn stops(&mut self, ballot: Ballot, master: MasterId) {
         self.attempts.stop(ballot);
         self.never_runs(ballot, master);

@@ -5,7 +5,7 @@
 //! * **A quorum shows registers accepted under equal ballots,** all present and living, or absent without a lease: they
 //!   are decided, as equal ballots mean equal states. Anything decided before the read began has a master of the quorum
 //!   in common with the answer, and stamps never go back.
-//! * **Several keys** that quorums show need not have been so at one moment: one may have been overwritten before
+//! * **Several keys** that quorums show need not have been so at one moment. One may have been overwritten before
 //!   another was written, and readers of single keys may see that. So they are read twice ([`Moment`]).
 //! * **Living** depends on the reader's time and on the master's promise: a promise also guarantees that nothing is
 //!   decided at an earlier time. An earlier reader that found the register ended left a promise with one master of the

@@ -12,7 +12,7 @@
 //! so the others could not find out later. For the same reason, a group counts as decided if no key can have moved on
 //! without it, even if some keys have forgotten it.
 //!
-//! A state that is overwritten in place is lost on that master, but still known: the state that a program ran on was
+//! A state that is overwritten in place is lost on that master, but still known. The state that a program ran on was
 //! decided, so a quorum had it, and some master still has.
 //!
 //! The exception is a value that somebody has removed by hand on every master that had it. If all masters show this, no
@@ -384,7 +384,7 @@ impl<'a, P: Program> Settling<'a, P> {
         })
     }
 
-    /// Whether a master has what the program left, or can adopt it beside its leases.
+    /// Whether a master has what the program left, or can adopt it alongside its leases.
     fn can_adopt(&self, sights: &[Sight<P>], places: &[usize], open: &Open<P>) -> bool {
         places.iter().zip(&open.group).all(|(place, (_, ballot))| {
             let sight = &sights[*place];

@@ -184,7 +184,7 @@ impl<P: Program> Sight<P> {
 }
 
 /// Returns the lease that a master has once `new` has replaced its state. A program that is not part of `new` has not
-/// taken over the lease that it found, which may have been counted as a vote: the lease comes back.
+/// taken over the lease that it found. That lease may have been counted as a vote, so it comes back.
 pub fn lease_without<'a, P: Program>(
     old: &'a State<P>,
     lease: Option<&'a P::Lease>,

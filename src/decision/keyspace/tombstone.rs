@@ -12,8 +12,8 @@
 //! past some end: a program that no other worker has seen may have removed the end.
 //!
 //! A sweep asks all members, which must all be in, under one version of the roster. It closes the stamps that all of
-//! them have, looks at every key again, and drops what may be dropped. Both
-//! steps compare the accepted ballot, so they leave alone a key that has changed meanwhile.
+//! them have, looks at every key again, and drops what may be dropped. Both steps compare the accepted ballot, so they
+//! leave alone a key that has changed meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ use super::slot::{Sight, State};
 use crate::decision::quorum::Quorum;
 use crate::decision::register::ballot::Ballot;
 
-/// Returns the accepted ballot of the key at `place` if exactly `members` masters are in `sights` and all show the
-/// same. If those are all the members, the state is decided. `None` if they differ, or one has lost the value.
+/// Returns the accepted ballot of the key at `place` if exactly `members` masters are in `sights` and all show the same
+/// state. If those are all the members, the state is decided. `None` if they differ, or one has lost the value.
 pub fn alike<P: Program>(
     members: usize,
     place: usize,

@@ -1,7 +1,7 @@
 //! Extending a lease: a quorum must still hold one attempt with the client's token.
 //!
-//! A silent minority is waited for only while it decides: with no quorum for a yes or a no, the missing answers would
-//! make one. Waiting is safe, because a quorum that agrees after the freshness is asked again.
+//! An extension waits for a silent minority only while it decides: there is no quorum for a yes or a no, and the
+//! missing answers would make one. Waiting is safe, because a quorum that agrees after the freshness is asked again.
 //!
 //! A copy keeps the longer end, so some copies may end later than the client wants. A quorum of them is shortened
 //! before the client gets its reply. Nothing is sent after the reply, since it would undo the client's next request. A

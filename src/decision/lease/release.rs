@@ -13,12 +13,12 @@
 //! ```
 //!
 //! Each master deletes exactly the value it showed. The claim may not have reached a master that shows nothing. Such a
-//! master does not stand in for a silent one: both together could confirm the attempt again. Only after a success, when
-//! too few masters can hold the attempt for it to be confirmed again, is it deleted on the others, whatever its
+//! master does not stand in for a silent one: both together could confirm the attempt again. A success means that too
+//! few masters can hold the attempt for it to be confirmed again. Only then is it deleted on the others, whatever its
 //! generation.
 //!
 //! One release ends one lease at most. Every copy that it has deleted, or may have, makes room for the next claim,
-//! perhaps with an equal token: a lease found after that is not the one the client gives back. Only a quorum that
+//! perhaps with an equal token. So a lease found after that is not the one the client gives back. Only a quorum that
 //! showed another attempt when asked to delete proves that another one is meant.
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::Quorum;
 
 /// Returns the largest remaining TTL that at least a quorum of the `holders` still guarantees. As in Redis's `PTTL`, -1
-/// means "for ever" and is therefore more than any number.
+/// means "forever" and is therefore more than any number.
 pub fn guaranteed_ttl_ms(quorum: Quorum, holders: impl Iterator<Item = i64>) -> i64 {
     let mut ttls: Vec<i64> = holders.map(comparable_ttl_ms).collect();
     ttls.sort_unstable_by(|a, b| b.cmp(a));
@@ -14,7 +14,7 @@ pub fn guaranteed_ttl_ms(quorum: Quorum, holders: impl Iterator<Item = i64>) -> 
     }
 }
 
-/// Maps a remaining TTL to a number that grows with it: "for ever" is the largest.
+/// Maps a remaining TTL to a number that grows with it: "forever" is the largest.
 pub fn comparable_ttl_ms(ttl_ms: i64) -> i64 {
     if ttl_ms < 0 { i64::MAX } else { ttl_ms }
 }

@@ -7,9 +7,9 @@
 //! # Format
 //!
 //! From the highest bit: the master's cursor, times the number of pairs of a master and of complete walks, plus the
-//! pair; then 16 bits that identify the master's process. Master cursors stay below the size of the table that is
-//! walked, so the number stays small, too: below 2^53 for three masters with 2^34 keys each. 0 is the start, and never
-//! a later place.
+//! pair. Then 16 bits identify the master's process. Master cursors stay below the size of the table that is walked, so
+//! the number stays small, too. It is below 2^53 for three masters with 2^34 keys each. 0 is the start, and never a
+//! later place.
 
 use super::Quorum;
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! [`next`] examines the roster and the masters' answers, and keeps nothing between two calls except the copy. So any
-//! proxy can finish what another began, several can work at once, and one that pauses does no harm: each step is a
+//! proxy can finish what another began, several can work at once, and one that pauses does no harm. Each step is a
 //! compare-and-set, or a change of the roster with its precondition.
 
 use super::mark::{Mark, MarkKind};
@@ -26,7 +26,7 @@ pub struct Shown {
 /// Copy in progress of what a master has forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Copy {
-    /// Version that put the master out.
+    /// Version that excluded the master.
     pub since: u64,
     /// Nonce of the master's provisional mark.
     pub nonce: u64,
@@ -71,8 +71,8 @@ pub fn next(
     }
 }
 
-/// Whether `source` may be copied from now: it votes, and its version is not before the one that put the receiving
-/// master out.
+/// Whether `source` may be copied from now: it votes, and its version is not before the one that excluded the receiving
+/// master.
 ///
 /// A source whose mark was not raised could still vote on an operation that counts a vote from before.
 pub fn is_source(roster: &Roster, source: MasterId, shown: &Shown, since: u64) -> bool {
@@ -90,7 +90,7 @@ pub fn sources_needed(quorum: Quorum) -> usize {
     quorum.tolerates() + 1
 }
 
-/// Returns the pause before a member is put out again, so that a member that keeps failing does not stop the others.
+/// Returns the pause before a member is excluded again, so that a member that keeps failing does not stop the others.
 pub fn pause_ms(admissions_in_a_row: u32) -> u64 {
     MIN_PAUSE_MS.saturating_mul(1 << admissions_in_a_row.min(6)).min(MAX_PAUSE_MS)
 }
@@ -100,7 +100,7 @@ const MIN_PAUSE_MS: u64 = 1_000;
 /// Keeps the wait of a repaired master short.
 const MAX_PAUSE_MS: u64 = 60_000;
 
-/// Returns the action for a member that is in: raise its mark, or put it out if it has forgotten.
+/// Returns the action for a member that is in: raise its mark, or exclude it if it has forgotten.
 fn admitted(
     roster: &Roster,
     master: MasterId,

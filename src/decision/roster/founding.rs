@@ -103,8 +103,8 @@ pub fn is_founder(roster: &Roster, run_id: &str) -> bool {
     is_unfinished && roster.members.iter().any(|member| member.run_id == run_id)
 }
 
-/// Whether a master's leftovers of an overtaken founding can be removed: one of the masters that the founding needs
-/// shows the mark of the other cluster, so the founding can never be finished.
+/// Whether a master's leftovers of an overtaken founding can be removed. They can if one of the masters that the
+/// founding needs shows the mark of the other cluster: then the founding can never be finished.
 ///
 /// `left` is the roster that the master keeps, and `mark` is any mark of that master. `decided` is the roster that a
 /// quorum holds, and `shown` is what the masters show.

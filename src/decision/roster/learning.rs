@@ -28,7 +28,7 @@ pub enum Lesson<'a> {
 /// Returns the roster that a quorum of the masters of a list holds, or else the newest that one of them holds. `held`
 /// names each master once; `None` if there is no roster.
 ///
-/// A roster that a minority accepted under a higher ballot is not waited for: the next change finds it, or overtakes
+/// No proxy waits for a roster that a minority accepted under a higher ballot: the next change finds it, or overtakes
 /// it. The exception is a roster of a later epoch: then the quorum's roster is the one that was given up.
 pub fn newest<'a>(quorum: Quorum, held: &[&'a Accepted]) -> Option<Newest<'a>> {
     // The register may have been settled before anything was written to it.

@@ -1,8 +1,8 @@
-//! Which masters vote, and how a master that has forgotten comes to vote again.
+//! The masters that vote, and the return of a master that has forgotten.
 //!
-//! A master that was restarted without its data, flushed or replaced must not continue to vote: it would report locks
-//! as free that it has forgotten. The Redlock text asks it to stay away for as long as the longest lock. Here each vote
-//! of a master proves that it remembers, and the master is admitted again once it has received what it forgot.
+//! A master that was restarted without its data, flushed or replaced must not continue to vote: it would report
+//! forgotten locks as free. The Redlock text asks it to stay away for as long as the longest lock. Here each vote of a
+//! master proves that it remembers, and the master is admitted again once it has received what it forgot.
 //!
 //! * [`roster`] is the list of members that all proxies agree on, kept as a register on the masters themselves;
 //! * [`mark`] is a master's proof that it remembers, and [`mark::Proven`] is an answer that only the proof can create;

@@ -2,9 +2,9 @@
 //! in between, and uses the same time of day.
 //!
 //! A note says by how much each member's clock was ahead of the noter's own. The reader has another clock of its own,
-//! which differs from all of these by the same amount, except for drift. So members that a quorum disagrees with were
-//! set. Knowledge about the others, and about those that cannot be read yet, continues as if the reader had always
-//! looked.
+//! which differs from all of these by the same amount, except for drift. So the clocks of members that a quorum
+//! disagrees with were set. Knowledge about the others, and about those that cannot be read yet, continues as if the
+//! reader had always looked.
 
 use std::fmt;
 

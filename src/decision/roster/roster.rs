@@ -59,7 +59,7 @@ pub enum Standing {
     },
     /// The member does not vote.
     Out {
-        /// Version that put the member out.
+        /// Version that excluded the member.
         since: u64,
     },
 }
@@ -82,18 +82,18 @@ pub enum Change {
     Found(Box<Roster>),
     /// Records that every member has its mark: the cluster may serve.
     Founded,
-    /// Puts a member out, unless it was admitted anew since.
+    /// Excludes a member, unless it was admitted anew since.
     Out {
-        /// Member to put out.
+        /// Member to exclude.
         member: MasterId,
         /// Incarnation that has forgotten.
         incarnation: u64,
     },
-    /// Takes a member in again, unless it was put out once more since.
+    /// Admits a member again, unless it was excluded once more since.
     In {
-        /// Member to take in.
+        /// Member to admit.
         member: MasterId,
-        /// Version that put the member out, before anything was copied.
+        /// Version that excluded the member, before anything was copied.
         since: u64,
         /// Nonce of the provisional mark that it was copied under.
         nonce: u64,
@@ -130,7 +130,7 @@ impl Roster {
         self.members.iter().enumerate().filter(is_in).map(|(at, _)| MasterId::new(at)).collect()
     }
 
-    /// Returns the version that put a member out, while it is out.
+    /// Returns the version that excluded a member, while it is out.
     pub fn out_since(&self, master: MasterId) -> Option<u64> {
         match self.member(master)?.standing {
             Standing::Out { since } => Some(since),

@@ -15,7 +15,7 @@ use crate::masters::facts::Facts;
 use crate::masters::probe::{Predecessor, ProbeError, probe};
 use crate::resp::flat::Malformed;
 
-/// Why a link went down.
+/// Reasons for a link to go down.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Down {
     #[error("no answer within {}", humantime::format_duration(CONNECT_TIMEOUT))]

@@ -47,7 +47,7 @@ impl Gathered {
             && self.how == member.how
             && self.keys.len() < MOST
             && self.argv.len() + member.argv.len() < MOST_BYTES
-            // Each relies on the key's state before any of them.
+            // Each call relies on the key's state before all of them.
             && !self.keys.contains(&member.key)
     }
 

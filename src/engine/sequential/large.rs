@@ -38,13 +38,13 @@ pub struct Large {
     pub db: u32,
     /// The keys to read.
     pub keys: Vec<Box<[u8]>>,
-    /// The request that masters run.
+    /// The client's words, if the command looks up keys that it does not name.
     pub request: Box<[u8]>,
     /// The client's words, if it looks up keys that it does not name.
     pub words: Option<Box<[u8]>>,
     /// The reply if there is nothing.
     pub nothing: Nothing,
-    /// Whether pairs are flattened for a client without them: RESP2 lists members and scores alternately.
+    /// Whether to flatten pairs for a client without them: RESP2 lists members and scores alternately.
     pub flat: bool,
 }
 

@@ -89,7 +89,7 @@ pub struct Shelf {
     known: RefCell<Option<(ContentName, Rc<Libraries>)>>,
 }
 
-/// Maximum reads while others change it.
+/// Maximum reads while other clients change the register.
 const MOST: usize = 16;
 
 impl Shelf {

@@ -60,7 +60,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Number of keys copied since the copy began.
+    /// Returns the number of keys copied since the copy began.
     pub fn copied(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Approximate number of keys to copy.
+    /// Returns the approximate number of keys to copy.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Keeps the roster: founds the cluster, puts out masters that have forgotten, and admits them again.
+//! Keeps the roster: founds the cluster, excludes masters that have forgotten, and admits them again.
 //!
 //! One task of each process reads the watches' findings and asks the decisions for the next step ([`founding`],
 //! [`admission`](crate::decision::roster::admission), [`anew`](crate::decision::roster::anew)). It then carries out
@@ -142,8 +142,8 @@ impl<D: Dial + Clone> Keeper<D> {
         versions.max() > Some(self.roster.borrow().version)
     }
 
-    /// Learns a roster whose raised marks are visible. Marks are raised once a quorum holds the roster, so if no
-    /// quorum is seen to hold it, some of its holders are out of sight.
+    /// Learns a roster whose raised marks are visible. Marks are raised once a quorum holds the roster. So if no quorum
+    /// is seen to hold it, some of its holders are out of sight.
     async fn learn_what_was_raised(&self) {
         if !self.knows_what_is_decided() {
             self.look_again().await;

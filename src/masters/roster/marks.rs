@@ -43,12 +43,12 @@ impl Marks {
         Self { stored, mark, stamp, roster, copying }
     }
 
-    /// The master's mark; `None` if there is none or the databases disagree.
+    /// Returns the master's mark; `None` if there is none or the databases disagree.
     pub fn mark(&self) -> Option<&Mark> {
         self.mark.as_ref()
     }
 
-    /// The last flush of each database, 0 where there is no mark.
+    /// Returns the last flush of each database, 0 where there is no mark.
     pub fn last_flushes(&self) -> Vec<u64> {
         let last = |text: &String| Tail::of_stored(text.as_bytes()).map(|tail| tail.last_flush);
         self.stored.iter().map(|text| last(text).unwrap_or_default()).collect()
@@ -61,12 +61,12 @@ impl Marks {
         member.or_else(|| marks().next())
     }
 
-    /// The roster's state that the master has accepted.
+    /// Returns the roster's state that the master has accepted.
     pub fn roster(&self) -> Option<&Accepted> {
         self.roster.as_ref()
     }
 
-    /// Progress of a proxy that is copying to the master now.
+    /// Returns the progress of a proxy that is copying to the master now.
     pub fn copying(&self) -> Option<(u64, u64)> {
         self.copying
     }

@@ -11,7 +11,7 @@ pub(super) const LEASES: usize = 1 << 14;
 /// Slots of the index. A lease evicts another whose fingerprint ends in the same bits.
 const PLACES: usize = 2 * LEASES;
 
-/// See the module.
+/// The most recently granted leases; see the module.
 #[derive(Debug)]
 pub(super) struct Granted {
     /// A ring: the oldest is overwritten.

@@ -1,4 +1,4 @@
-//! When an operation on a lease continues as a program, and when it is still decided as a lease.
+//! Operations on leases: those that continue as programs, and those that are still decided as leases.
 
 use std::time::Duration;
 

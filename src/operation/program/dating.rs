@@ -17,8 +17,7 @@ use crate::operation::Rules;
 use crate::operation::register::run::{Run, RunMoment};
 use crate::operation::register::{self, Job, Place};
 
-/// Stands for the TTL of a program that is known to have run, but not which expiries it has set: its reply must be as
-/// fresh as any.
+/// Stands for the TTL of a program that has run, but whose expiries are unknown: its reply must be as fresh as any.
 const UNKNOWN_TTL_MS: u64 = 0;
 
 /// A program that has run, and whose reply waits.
@@ -60,7 +59,7 @@ pub(super) struct Rounds {
     quickest_us: Option<u64>,
 }
 
-/// Why a program's reply is withheld from its client.
+/// Reasons to withhold a program's reply from its client.
 pub(super) enum Untold {
     /// It is unknown whether the expiries were extended.
     Undecided,
@@ -69,7 +68,7 @@ pub(super) enum Untold {
 }
 
 impl Dating {
-    /// Returns keys that some masters may not hold as the others do, and those masters.
+    /// Returns keys that may differ on some masters, along with those masters.
     pub(super) fn behind(&self, last: Option<&Run>) -> Option<(Vec<Place>, MasterSet)> {
         match (self.run.behind(), last.and_then(Run::behind)) {
             (Some((keys, masters)), Some((_, others))) => Some((keys, masters.union(others))),

@@ -78,8 +78,8 @@ struct Copying {
     adopted: MasterSet,
     /// Master that was asked for the content.
     source: Option<MasterId>,
-    /// If no master has all of it: the content of each state, from the masters that have shown it, and the masters that
-    /// have yet to answer.
+    /// If no master has all of it: the content of each state, from the masters that have shown it. Also the masters
+    /// that have yet to answer.
     gathered: Option<(Vec<Option<Bytes>>, MasterSet)>,
 }
 
@@ -135,7 +135,7 @@ impl Run {
         Self::begun(worker, proposer, request, now_us)
     }
 
-    /// Starts to make all masters hold the same under these keys, without the leases that are over.
+    /// Starts to make all masters hold the same state under these keys, without the leases that are over.
     pub fn settle(
         worker: RunWorker,
         places: Vec<Place>,
@@ -300,7 +300,7 @@ impl Run {
         self.ended_by(Proposer::all_others_are_lost)
     }
 
-    /// Returns whether all masters that answer must hold something.
+    /// Returns whether all masters that answer must hold a certain state.
     pub fn needs_all(&self) -> bool {
         self.proposer.needs_all()
     }
@@ -435,8 +435,8 @@ impl Run {
         (is_long && is_everywhere).then(|| places.iter().cloned().zip(ballots).collect())
     }
 
-    /// Returns keys for which some masters are not known to hold what the others do, with those masters. It is meant
-    /// for the time when no request is in flight any more.
+    /// Returns keys for which some masters may lack what the others hold, along with those masters. Meaningful once no
+    /// request is in flight any more.
     pub fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
         let others = |done| self.worker.quorum.everybody().without(done);
         let (keys, masters): (Vec<Place>, _) = match &self.request {
@@ -467,7 +467,7 @@ impl Run {
         self.proposer.held()
     }
 
-    /// Returns the program if it has written and masters that held the same have replied differently.
+    /// Returns the program if it has written, and masters that held the same state have replied differently.
     pub fn differing(&self) -> Option<&Job> {
         let Request::Apply(apply) = &self.request else { return None };
         (self.wrote && self.replies.differ()).then_some(&apply.program)

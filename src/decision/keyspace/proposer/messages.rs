@@ -64,7 +64,7 @@ pub enum Wish<P: Program> {
     Run(P),
     /// Find out what these keys hold.
     Read(Vec<P::Key>),
-    /// Make all masters that answer hold the same under these keys.
+    /// Make all masters that answer hold the same state under these keys.
     Settle(Vec<P::Key>),
 }
 
@@ -77,7 +77,7 @@ impl<P: Program> Wish<P> {
         }
     }
 
-    /// Whether all masters that answer must hold the same.
+    /// Whether all masters that answer must hold the same state.
     pub(super) fn needs_all(&self) -> bool {
         match self {
             Self::Run(program) => program.needs_all(),

@@ -1,6 +1,6 @@
 //! Reading several keys as of one moment.
 
-/// Decides whether registers that quorums show were all so at one moment.
+/// Decides whether the registers that quorums show all held at one moment.
 ///
 /// * **Two consecutive reads show the same.** When the second began, all of it was decided, because a quorum had
 ///   accepted it by then. And nothing newer was decided: a quorum that had accepted anything newer by then would have a
@@ -17,7 +17,7 @@ impl<R: PartialEq> Moment<R> {
     pub const NONE: Self = Self { before: None };
 
     /// Records a read that began after the previous one had ended and showed this, on quorums or `by_all`. Returns
-    /// whether it was all so at one moment.
+    /// whether all of it held at one moment.
     pub fn is_one(&mut self, shown: R, by_all: bool) -> bool {
         let is_again = self.before.as_ref() == Some(&shown);
         self.before = Some(shown);

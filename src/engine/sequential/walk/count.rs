@@ -12,10 +12,10 @@ use crate::operation::{Kind, Operation, request, verdict};
 use crate::resp::flat;
 use crate::resp::reply::Reply;
 
-/// Maximum keys on a master, stamps included, at which all are looked at.
+/// Maximum keys on a master, stamps included, up to which each key is examined.
 const FEW: i64 = 10_000;
 
-/// Number of keys that a master looks at in one go: less than a millisecond.
+/// Number of keys that a master examines at a time: less than a millisecond.
 const AT_A_TIME: &[u8] = b"1000";
 
 impl Walker<'_> {

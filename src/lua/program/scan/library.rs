@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Scan, Token, Word};
 
-/// Returns the name of the keys, and its positions: the first parameter of all functions that are certainly called by
-/// `FCALL` alone, if it is the same for all.
+/// Returns the name of the keys, and its positions. It is the first parameter of all functions that are certainly
+/// called by `FCALL` alone, if that is the same for all.
 pub(super) fn parameters<'a>(scan: &Scan<'a>) -> (&'a [u8], HashSet<usize>) {
     let times = times(scan);
     let parameters = (0..scan.tokens.len()).filter_map(|at| {

@@ -235,7 +235,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         open()
     }
 
-    /// Gives a register as unknown, because others change or settle it all the time.
+    /// Gives a register as unknown, because others keep changing or settling it.
     async fn give_unknown(&self, db: u32, key: Vec<u8>) -> Result<Settled, Failed> {
         let (keys, mut rounds) = ([key], ROUNDS);
         loop {

@@ -1,4 +1,4 @@
-//! The work of a serving proxy: masters that have forgotten are put out, given back their data, and admitted.
+//! The work of a serving proxy: it excludes masters that have forgotten, restores their data, and admits them again.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::time::clock::{self, Instant};
 /// Time limit for another proxy to announce that it is copying.
 const BEGINS: Duration = Duration::from_secs(2);
 
-/// Time without being put out after which a member no longer counts as failing.
+/// Time without an exclusion after which a member no longer counts as failing.
 const CALM: Duration = Duration::from_secs(120);
 
 impl<D: Dial + Clone> Keeper<D> {
