@@ -83,9 +83,9 @@ impl Trouble {
     /// has not done it, but others may have. `otherwise` gives the reason if there is no error.
     pub fn unknown(&self, otherwise: Reply) -> Reply {
         match &self.0 {
-            Some(error) => {
-                Reply::error(format!("UNKNOWN whether the command took effect: a master answered: {error}"))
-            }
+            Some(error) => Reply::error(format!(
+                "UNKNOWN whether the command took effect: a master answered: {error}"
+            )),
             None => unknown(otherwise),
         }
     }
@@ -215,9 +215,7 @@ pub fn too_many_keys() -> Reply {
 
 /// Returns the reply of a program whose client would mistake an expired lock for a held one.
 pub fn over() -> Reply {
-    Reply::error(
-        "UNKNOWN whether the key still exists: its time to live passed before the reply",
-    )
+    Reply::error("UNKNOWN whether the key still exists: its time to live passed before the reply")
 }
 
 /// Returns the error for a request that may or may not have been done. It must not be `CLUSTERDOWN`, `TRYAGAIN` or
@@ -295,7 +293,8 @@ mod tests {
     #[test]
     fn what_a_master_has_said_is_named_where_nobody_knows_whether_it_was_done() {
         let (mut trouble, too_few) = (Trouble::default(), || Reply::error("CLUSTERDOWN too few"));
-        let unknown = |why: &str| Reply::error(format!("UNKNOWN whether the command took effect: {why}"));
+        let unknown =
+            |why: &str| Reply::error(format!("UNKNOWN whether the command took effect: {why}"));
         assert_eq!(trouble.unknown(too_few()), unknown("too few"));
         trouble.remember(b"OOM command not allowed");
         assert_eq!(
