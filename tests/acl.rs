@@ -168,7 +168,7 @@ fn wrong_users_end_the_proxy_with_one_sentence_without_passwords() {
             "",
             "users: alice: `+@nonsense` is not a command or category",
         ),
-        ("alice on hunter2", "", "users: alice: rule 2 is no rule"),
+        ("alice on hunter2", "", "users: alice: rule 2 is not a rule"),
         ("alice (+get ~hunter2)", "", "users: alice: rule 1 is a selector, which is not supported"),
         ("alice %R~x", "", "users: alice: `%R~x` is not supported: use ~pattern"),
         (

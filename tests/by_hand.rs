@@ -72,7 +72,7 @@ async fn a_value_that_is_deleted_on_all_masters_is_absent() {
     proxy.kill_9();
     on_all(&masters, "DEL list").await;
     let (said, code) = masters.settle(&PATIENCE, &["list"]);
-    assert!(code == Some(0) && said.contains("All masters had lost what it held"), "{said}");
+    assert!(code == Some(0) && said.contains("All masters had lost its value"), "{said}");
 }
 
 /// The third master may have the value that the others have lost.

@@ -263,9 +263,10 @@ async fn without_sentinels_what_is_open_goes_on_and_nothing_new_begins() {
     told(&it.proxy, &["state=up"]).await;
     it.proxy.expect_warnings();
     it.sentinel.kill_9();
-    let line = told(&it.proxy, &["state=down", "reason=no sentinel tells where shop-1 is"]).await;
+    let line =
+        told(&it.proxy, &["state=down", "reason=no sentinel knows the address of shop-1"]).await;
     assert!(line.contains(&it.sentinel.address()), "{line}");
-    it.proxy.tells(&["WARN", "locks still work: no sentinel tells where shop-1 is"]).await;
+    it.proxy.tells(&["WARN", "locks still work: no sentinel knows the address of shop-1"]).await;
     assert_eq!(answer(&it.proxy, "SET page 2").await, None);
     assert_eq!(client.ask(&words("GET page")).await, Reply::bulk("1"));
     it.locks("lock:a").await;
@@ -282,7 +283,11 @@ async fn a_name_that_no_sentinel_knows_is_told_in_one_sentence() {
     let proxy = proxy(&masters, &format!("sentinel://{}/other", sentinel.address()), &[]);
     proxy.expect_warnings();
     proxy
-        .tells(&["WARN", "no sentinel tells where other is", "it knows no master of that name"])
+        .tells(&[
+            "WARN",
+            "no sentinel knows the address of other",
+            "it knows no master of that name",
+        ])
         .await;
     assert_eq!(answer(&proxy, "SET page 1").await, None);
     assert!(!first.has("page").await);
@@ -348,9 +353,7 @@ async fn sentinels_have_a_password_of_their_own() {
         std::fs::write(&path, password).expect("written");
         let ignorant = proxy(&masters, &url, flags);
         ignorant.expect_warnings();
-        ignorant
-            .tells(&["WARN", "its password is another one", "--data-sentinel-password-file"])
-            .await;
+        ignorant.tells(&["WARN", "its password differs", "--data-sentinel-password-file"]).await;
         assert_eq!(answer(&ignorant, "SET page 2").await, None);
     }
 }

@@ -124,7 +124,7 @@ async fn without_sentinels_what_is_open_goes_on_and_nothing_new_begins() {
     let mut client = it.learner.raw().await;
     assert_eq!(client.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());
     it.sentinel.kill_9();
-    it.learner.told("clients are rejected: no sentinel tells where shop-1 is");
+    it.learner.told("clients are rejected: no sentinel knows the address of shop-1");
     assert_eq!(it.answer("SET page 2").await, None);
     assert_eq!(client.ask(&words("GET lock:a")).await, Reply::bulk("me"));
     it.sentinel.restart();
@@ -181,7 +181,7 @@ async fn what_it_cannot_do_it_says_in_one_sentence() {
         said.trim_end().lines().last().expect("a sentence").to_owned()
     };
     let nobody = sentence(&format!("sentinel://127.0.0.1:1/{NAME}"));
-    assert!(nobody.contains("no sentinel tells where shop-1 is (127.0.0.1:1: "), "{nobody}");
+    assert!(nobody.contains("no sentinel knows the address of shop-1 (127.0.0.1:1: "), "{nobody}");
     let unknown = sentence(&unknown);
     assert!(unknown.contains("it knows no master of that name: correct --data"), "{unknown}");
     first.ask(&words("SET redlock-proxy:mark x")).await;

@@ -245,7 +245,7 @@ async fn a_user_that_lacks_a_right_is_told_which_and_the_documented_ones_suffice
     let url = format!("redis://app:pw@{}", data.address());
     let proxy = Proxy::unready(&masters.addresses(), &flags(&url));
     proxy.expect_warnings();
-    let says = "CLUSTERDOWN the data Redis, which has the locks of old instances, says: NOPERM";
+    let says = "CLUSTERDOWN the data Redis, which holds the locks of old instances, says: NOPERM";
     eventually("the client is told what the data Redis says", || async {
         let reply = proxy.raw().await.ask(&words("SET lock:a new NX PX 60000")).await;
         reply.is_error(says).then_some(())

@@ -499,8 +499,11 @@ async fn check_says_that_older_masters_and_a_younger_one_would_be_used_for_the_f
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
-    assert!(text.contains("it was started after the others: it is copied to first"), "{text}");
-    let sentence = "2 of 3 masters could vote and 2 are needed: a quorum could vote; masters started later are copied to first.\n";
+    assert!(
+        text.contains("it was started after the others: keys are copied to it first"),
+        "{text}"
+    );
+    let sentence = "2 of 3 masters could vote and 2 are needed: a quorum could vote; masters started later receive copies first.\n";
     assert!(text.ends_with(sentence), "{text}");
     assert_eq!(output.status.code(), Some(0), "{text}");
 }
@@ -543,13 +546,13 @@ async fn check_prints_a_verdict_for_each_master() {
     assert!(lines[1].starts_with(&masters[0].address()) && lines[1].ends_with("votes"), "{text}");
     assert!(lines[2].contains("slave") && lines[2].contains("it is a replica"), "{text}");
     assert!(lines[3].contains("noeviction") && lines[3].ends_with("votes"), "{text}");
-    assert!(text.ends_with("but all masters must be reachable for the first use.\n"), "{text}");
+    assert!(text.ends_with("but all masters must be reachable to found a cluster.\n"), "{text}");
     masters[2].kill_9();
     let output = check(&masters.addresses());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("cannot connect"), "{text}");
-    assert!(text.ends_with("that is no quorum.\n"), "{text}");
+    assert!(text.ends_with("that is not a quorum.\n"), "{text}");
 }
 
 /// The masters may be named before the subcommand and after it; flags override the environment.

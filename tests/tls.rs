@@ -121,7 +121,7 @@ async fn certificates_are_replaced_without_a_restart() {
 
     pair.replace_by(&after.sign(&["127.0.0.1"]));
     proxy.hang_up();
-    says("certificates were read again").await;
+    says("certificates reloaded").await;
     let mut new = after.connect(&address, None).await.expect("the new certificate");
     takes_a_lock(&mut new, "new").await;
     assert!(before.connect(&address, None).await.is_err(), "the old certificate is still shown");

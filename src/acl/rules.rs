@@ -52,7 +52,7 @@ fn named(user: &mut User, word: &[u8]) -> Result<(), Wrong> {
         b"reset" => user.reset(),
         // These concern RESTORE, which the masters check as configured.
         b"sanitize-payload" | b"skip-sanitize-payload" => {}
-        _ => return Err("is no rule"),
+        _ => return Err("is not a rule"),
     }
     Ok(())
 }
@@ -70,11 +70,11 @@ fn pattern(patterns: &mut Patterns, pattern: &[u8], refused: Wrong) -> Result<()
 
 /// Applies `%RW~pattern`, which equals `~pattern`.
 fn read_write(user: &mut User, rest: &[u8]) -> Result<(), Wrong> {
-    let at = rest.iter().position(|byte| *byte == b'~').ok_or("is no rule")?;
+    let at = rest.iter().position(|byte| *byte == b'~').ok_or("is not a rule")?;
     match &rest[..at].to_ascii_uppercase()[..] {
         b"RW" | b"WR" => pattern(&mut user.keys, &rest[at + 1..], AFTER_ALL_KEYS),
         b"R" | b"W" => Err(READ_OR_WRITE),
-        _ => Err("is no rule"),
+        _ => Err("is not a rule"),
     }
 }
 
@@ -113,8 +113,8 @@ const NO_HASH: Wrong = "is not a SHA-256 digest: 64 hexadecimal digits in lower 
 const NO_SUCH_PASSWORD: Wrong = "removes a password that the user does not have";
 const SELECTOR: Wrong = "is a selector, which is not supported: define a second user instead";
 const READ_OR_WRITE: Wrong = "is not supported: use ~pattern, and +@read or +@write";
-const AFTER_ALL_KEYS: Wrong = "has no effect after all keys: say resetkeys before it";
-const AFTER_ALL_CHANNELS: Wrong = "has no effect after all channels: say resetchannels before it";
+const AFTER_ALL_KEYS: Wrong = "has no effect after all keys: put resetkeys before it";
+const AFTER_ALL_CHANNELS: Wrong = "has no effect after all channels: put resetchannels before it";
 
 #[cfg(test)]
 mod tests {
@@ -185,11 +185,11 @@ mod tests {
             ("+client|nonsense", NO_COMMAND),
             ("+select|0", "names a subcommand of a command without subcommands"),
             ("%R~x", READ_OR_WRITE),
-            ("%X~x", "is no rule"),
-            ("%RW", "is no rule"),
+            ("%X~x", "is not a rule"),
+            ("%RW", "is not a rule"),
             ("(+get", SELECTOR),
-            ("nonsense", "is no rule"),
-            ("", "is no rule"),
+            ("nonsense", "is not a rule"),
+            ("", "is not a rule"),
             ("#abc", NO_HASH),
             ("!abc", NO_HASH),
             ("<abc", NO_SUCH_PASSWORD),

@@ -41,10 +41,10 @@ impl Users {
     ) -> Result<Self, InvalidUser> {
         let mut users = Self(BTreeMap::new());
         for (index, line) in lines.into_iter().enumerate() {
-            let words =
-                words(line).ok_or_else(|| entry(index, "has a quote that is not closed"))?;
+            let words = words(line).ok_or_else(|| entry(index, "has an unclosed quote"))?;
             let (name, rules) = words.split_first().ok_or_else(|| entry(index, "is empty"))?;
-            let name = checked_name(name).ok_or_else(|| entry(index, "begins with no name"))?;
+            let name = checked_name(name)
+                .ok_or_else(|| entry(index, "does not begin with a user name"))?;
             if users.0.contains_key(name) {
                 return Err(InvalidUser(format!("{name} is named twice")));
             }
@@ -192,16 +192,16 @@ mod tests {
     fn what_is_wrong_is_said_without_passwords() {
         for (lines, sentence) in [
             (&["alice +@nonsense"][..], "users: alice: `+@nonsense` is not a command or category"),
-            (&["alice on hunter2"], "users: alice: rule 2 is no rule"),
+            (&["alice on hunter2"], "users: alice: rule 2 is not a rule"),
             (
                 &["alice on <hunter2"],
                 "users: alice: rule 2 removes a password that the user does not have",
             ),
             (&["alice >a", "alice"], "users: alice is named twice"),
             (&["alice", ""], "users: entry 2 is empty"),
-            (&[">hunter2 on"], "users: entry 1 begins with no name"),
-            (&["'al ice' on"], "users: entry 1 begins with no name"),
-            (&["alice '>hunter2"], "users: entry 1 has a quote that is not closed"),
+            (&[">hunter2 on"], "users: entry 1 does not begin with a user name"),
+            (&["'al ice' on"], "users: entry 1 does not begin with a user name"),
+            (&["alice '>hunter2"], "users: entry 1 has an unclosed quote"),
         ] {
             let refused = Users::parse(lines.iter().copied(), None).unwrap_err().to_string();
             assert_eq!(refused, sentence);

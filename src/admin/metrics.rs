@@ -142,7 +142,7 @@ impl Page<'_, '_> {
             None,
             blocked as f64,
         )?;
-        self.counter("slow_requests", "Requests noted in SLOWLOG.", shared.slowlog.noted())?;
+        self.counter("slow_requests", "Requests recorded in SLOWLOG.", shared.slowlog.noted())?;
         let bytes = status::sum(shared, |metrics| metrics.bytes_in.get());
         self.counter("received_bytes", "Bytes received from clients.", bytes)?;
         let bytes = status::sum(shared, |metrics| metrics.bytes_out.get());
@@ -297,7 +297,7 @@ impl Page<'_, '_> {
         }
         let (scripts, bytes) = self.shared.scripts().size();
         self.gauge("scripts", "Scripts in the cache.", None, scripts as f64)?;
-        self.gauge("scripts", "What they take.", Some(&Unit::Bytes), bytes as f64)?;
+        self.gauge("scripts", "Memory of the cached scripts.", Some(&Unit::Bytes), bytes as f64)?;
         let (system, user) = process::usage().cpu_seconds;
         let help = "CPU time used by the process.";
         let unit = Some(&Unit::Seconds);
@@ -305,7 +305,7 @@ impl Page<'_, '_> {
             self.encoder.encode_descriptor("process_cpu", help, unit, MetricType::Counter)?;
         ConstCounter::new(system + user).encode(family)?;
         let resident = process::usage().resident_bytes;
-        let help = "Memory that the process holds.";
+        let help = "Resident memory of the process.";
         self.gauge("process_resident_memory", help, Some(&Unit::Bytes), resident as f64)?;
         let mut family = self.gauges("build_info", "Version of the running proxy.", None)?;
         gauge(&mut family, &[("version", env!("CARGO_PKG_VERSION"))], 1.0)

@@ -145,7 +145,7 @@ impl Admin {
         let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(_)) => {
-                return plain(StatusCode::PAYLOAD_TOO_LARGE, "a filter is at most 4 KiB long");
+                return plain(StatusCode::PAYLOAD_TOO_LARGE, "the filter is longer than 4 KiB");
             }
             Err(_) => {
                 return plain(StatusCode::REQUEST_TIMEOUT, "the filter did not arrive in time");

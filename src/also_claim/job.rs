@@ -21,7 +21,7 @@ use crate::time::clock::{self, Instant};
 /// Reply to a request for a lock that cannot be taken in both places.
 pub const REFUSED: Reply = Reply::Error(Cow::Borrowed(
     "ERR with --also-claim-on-data locks take SET NX, SETNX, EXPIRE, PERSIST, DEL of one key and the scripts of libraries \
-     for such locks: end the last old instance, and take the flag away",
+     for such locks: stop the last old instance, then remove the flag",
 ));
 
 /// An operation to carry out in both places.
@@ -250,9 +250,8 @@ impl Both {
 /// Returns the error for an unknown outcome.
 fn unknown(answer: Option<GateAnswer>) -> Reply {
     Reply::error(match answer {
-        Some(Err(said)) => format!("CLUSTERDOWN the data Redis, which has the locks of old instances, says: {said}"),
-        _ => "CLUSTERDOWN the data Redis, which has the locks of old instances, does not answer: check that it runs, or \
-              end them and take --also-claim-on-data away"
+        Some(Err(said)) => format!("CLUSTERDOWN the data Redis, which holds the locks of old instances, says: {said}"),
+        _ => "CLUSTERDOWN the data Redis, which holds the locks of old instances, does not answer: check that it runs, or stop those instances and remove --also-claim-on-data"
             .to_owned(),
     })
 }

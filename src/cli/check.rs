@@ -83,7 +83,7 @@ fn report(settings: &Settings, looks: &Looks) -> CheckReport {
     let (n, needed) = (quorum.masters(), quorum.needed());
     let outlook = match list.fault(roster.as_ref()) {
         Some(fault) => Err(fault),
-        None if voters < needed => Err("that is no quorum".to_owned()),
+        None if voters < needed => Err("that is not a quorum".to_owned()),
         None if roster.is_some() || voters == n => Ok("a quorum could vote".to_owned()),
         None => founding_outlook(looks),
     };
@@ -112,8 +112,8 @@ fn founding_outlook(looks: &Looks) -> Result<String, String> {
         look.as_ref().is_ok_and(|look| look.facts.bar.is_none() && !is_rest(look))
     };
     match looks.iter().all(is_there) {
-        true => Ok("a quorum could vote; masters started later are copied to first".to_owned()),
-        false => Err("but all masters must be reachable for the first use".to_owned()),
+        true => Ok("a quorum could vote; masters started later receive copies first".to_owned()),
+        false => Err("but all masters must be reachable to found a cluster".to_owned()),
     }
 }
 
@@ -177,9 +177,7 @@ fn verdict(
     }
     match roster {
         Some(roster) => membership(list, roster, index),
-        None if is_rest(look) => {
-            Err("it belongs to a cluster of masters that is not known".to_owned())
-        }
+        None if is_rest(look) => Err("it belongs to an unknown cluster of masters".to_owned()),
         None => youth(settings, looks, index),
     }
 }
@@ -191,10 +189,10 @@ fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> 
     if is_strange(roster, here) {
         return Err("it belongs to another cluster of masters".to_owned());
     }
-    let place = list.seats(roster)[index].ok_or("it is no member of the cluster")?;
+    let place = list.seats(roster)[index].ok_or("it is not a member of the cluster")?;
     let (Some(member), Some(expected)) = (roster.member(place), Mark::expected(roster, place, 0))
     else {
-        return Err("it is no member of the cluster".to_owned());
+        return Err("it is not a member of the cluster".to_owned());
     };
     let remembers = here
         .mark
@@ -227,7 +225,7 @@ fn youth(settings: &Settings, looks: &Looks, index: usize) -> Result<(), String>
     let place = seen.iter().position(|at| *at == index);
     match place.is_some_and(|place| trusted.masters.contains(MasterId::new(place))) {
         true => Ok(()),
-        false => Err("it was started after the others: it is copied to first".to_owned()),
+        false => Err("it was started after the others: keys are copied to it first".to_owned()),
     }
 }
 

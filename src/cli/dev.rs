@@ -36,7 +36,7 @@ pub enum DevError {
     NotInstalled,
     #[error("cannot start redis-server: {0}")]
     Start(#[source] io::Error),
-    #[error("redis-server ended at once: {0}")]
+    #[error("redis-server exited at once: {0}")]
     Ended(String),
     #[error("redis-server on port {0} did not answer within {limit} s", limit = ANSWER_TIMEOUT.as_secs())]
     Silent(u16),

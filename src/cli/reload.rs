@@ -35,7 +35,7 @@ impl Reload {
 
     fn read_certificates(&self) {
         match self.certificates.read_again() {
-            Ok(()) => tracing::info!("SIGHUP: certificates were read again"),
+            Ok(()) => tracing::info!("SIGHUP: certificates reloaded"),
             Err(why) => tracing::error!("SIGHUP: keeping the current certificates: {why}"),
         }
     }
@@ -53,14 +53,14 @@ impl Reload {
         if !fixed.is_empty() {
             let names = fixed.join(", ");
             tracing::warn!(
-                "SIGHUP: {names}: cannot change while the proxy runs, and stays until the next start"
+                "SIGHUP: {names}: cannot change while the proxy runs: the new value applies from the next start"
             );
         }
         match changed.is_empty() {
             true => tracing::info!("SIGHUP: settings reloaded, nothing changed"),
             false => {
                 let names = changed.join(", ");
-                tracing::info!("SIGHUP: settings were read again, and changed: {names}");
+                tracing::info!("SIGHUP: settings reloaded, changed: {names}");
             }
         }
     }

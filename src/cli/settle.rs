@@ -84,7 +84,7 @@ async fn find_mark(shared: &Shared) -> Result<(), String> {
             match tokio::time::timeout(PATIENCE, look_once(&network, &address)).await {
                 Ok(Ok(look)) => Ok(look.marks.any().is_some()),
                 Ok(Err(why)) => Err(format!("{address}: {why}")),
-                Err(_) => Err(format!("{address}: it has not answered in time")),
+                Err(_) => Err(format!("{address}: it did not answer in time")),
             }
         });
     }
@@ -95,7 +95,9 @@ async fn find_mark(shared: &Shared) -> Result<(), String> {
     Err(match looks.into_iter().collect::<Result<Vec<bool>, _>>() {
         Ok(_) => "no proxy has used these masters: name the masters of a running proxy".to_owned(),
         Err(why) => {
-            format!("no master that answers was used by a proxy, and one does not answer: {why}")
+            format!(
+                "no proxy has used the masters that answer, and one master does not answer: {why}"
+            )
         }
     })
 }
@@ -124,14 +126,14 @@ impl Settling {
         let after = self.look().await;
         let changed = self.changed(&before, &after);
         if changed.is_empty() && removed.is_empty() && !self.releases {
-            text += "All masters that vote hold the same: nothing was changed.\n";
+            text += "All voting masters hold the same value: nothing was changed.\n";
         } else {
             let _ = write!(text, "\n{}", self.table(&after));
         }
         for lease in removed {
             let _ = writeln!(
                 text,
-                "Removed a string that is no lock, and that fewer than a quorum of masters held: {}.",
+                "Removed a string that is not a lock, because fewer than a quorum of masters held it: {}.",
                 shown(&lease)
             );
         }
@@ -139,7 +141,7 @@ impl Settling {
             text += "Any lock on the key is released.\n";
         }
         if self.is_lost_by_all(&before) {
-            text += "All masters had lost what it held: the key is absent from now on.\n";
+            text += "All masters had lost its value: the key is absent from now on.\n";
         } else if !changed.is_empty() {
             let _ = writeln!(text, "{} took over what a quorum holds.", self.named(changed));
         }
@@ -200,7 +202,7 @@ impl Settling {
         let link = &engine.links()[master.index()];
         let down = if link.is_up() { None } else { link.last_error() };
         let reason = down.or_else(|| engine.electorate().reason(master));
-        reason.unwrap_or_else(|| "it has not answered in time".to_owned())
+        reason.unwrap_or_else(|| "it did not answer in time".to_owned())
     }
 
     async fn look(&self) -> Vec<Option<Look>> {
@@ -253,9 +255,8 @@ impl Settling {
 }
 
 /// Advice for a key that cannot be settled.
-const HINT: &str = "If strings that somebody wrote by hand are in the way, they may have an end. --release-locks \
-                    removes every lock on the key, whoever holds it, and lets what was written last count. Nobody tells \
-                    the holder.\n";
+const HINT: &str = "Strings written by hand may be in the way, and may expire. --release-locks \
+                    removes every lock on the key, whoever holds it, and keeps the last write. The holder is not notified.\n";
 
 /// Returns the token of a lease, as text.
 fn shown(lease: &Lease) -> String {

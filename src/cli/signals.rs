@@ -31,7 +31,9 @@ pub fn listen(
     let (stop, stopping) = watch::channel(false);
     let listen = async move {
         let name = signals.end(&mut read_again, &mut upgrade).await.name();
-        tracing::info!("{name}: finishing what is in flight, a second signal ends at once");
+        tracing::info!(
+            "{name}: finishing requests in flight: send a second signal to stop at once"
+        );
         // The receiver is gone only if the proxy is ending anyway.
         let _ = stop.send(true);
         let second = signals.end(|| (), || ()).await;

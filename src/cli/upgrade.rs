@@ -16,7 +16,7 @@ pub fn on_request(has_handover: bool) -> impl FnMut() + Send + 'static {
             );
         } else if std::process::id() == 1 {
             tracing::warn!(
-                "SIGUSR2: a container ends with its first process: replace the container instead"
+                "SIGUSR2: a container stops when its first process exits: replace the container instead"
             );
         } else if is_under_way.swap(true, Ordering::Relaxed) {
             tracing::warn!("SIGUSR2: a new process was started before and has not taken over yet");
@@ -36,7 +36,7 @@ fn start(is_under_way: &Arc<AtomicBool>) {
     if let Err(why) = started {
         is_under_way.store(false, Ordering::Relaxed);
         tracing::error!(
-            "SIGUSR2: the program cannot be started again ({why}): this process serves on"
+            "SIGUSR2: the program cannot be started again ({why}): this process keeps serving"
         );
     }
 }
@@ -54,5 +54,5 @@ fn wait_for(mut child: Child, is_under_way: &AtomicBool) {
     let pid = child.id();
     let ended = child.wait().map_or_else(|why| why.to_string(), |status| status.to_string());
     is_under_way.store(false, Ordering::Relaxed);
-    tracing::error!("process {pid} has not taken over ({ended}): this one serves on");
+    tracing::error!("process {pid} has not taken over ({ended}): this process keeps serving");
 }

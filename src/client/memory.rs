@@ -255,7 +255,7 @@ impl MemoryLedger {
             None => tracing::warn!(
                 held,
                 limit,
-                "clients take more than max-memory-clients, and none of them may be disconnected"
+                "clients use more than max-memory-clients, but none of them may be disconnected"
             ),
         }
     }

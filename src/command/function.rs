@@ -227,6 +227,5 @@ const RESTORE_POLICY: Reply = error::fixed(
     "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
 );
 const WITH_DATA: Reply = error::fixed(
-    "ERR functions are not called on keys of locks where there is a data Redis, which keeps all libraries: send the \
-     function's text by EVAL",
+    "ERR with a data Redis, which keeps all libraries, functions cannot be called on keys of locks: send the function's text with EVAL",
 );

@@ -188,7 +188,7 @@ impl Settings {
             return Err(InvalidSetting::new(reason));
         }
         if typed.given("handover").is_some() {
-            let reason = "handover has no use for `dev`, whose masters end with it";
+            let reason = "handover is useless with `dev`, whose masters stop with it";
             return Err(InvalidSetting::new(reason));
         }
         let mut settings = Self::try_new(masters)?;

@@ -111,7 +111,7 @@ pub enum Lost {
     AnotherUser,
     /// Sentinels name it, but it replicates another one.
     #[error(
-        "it is a replica, and its sentinels have to name a master: wait for the end of the fail-over"
+        "it is a replica, and its sentinels must name a master: wait until the fail-over is done"
     )]
     Replica,
     /// Sentinels have named another one.

@@ -43,7 +43,7 @@ pub struct Inquiry<'a> {
 
 /// Error when no sentinel answers.
 #[derive(Debug, thiserror::Error)]
-#[error("no sentinel tells where {name} is ({reasons})")]
+#[error("no sentinel knows the address of {name} ({reasons})")]
 struct Silence<'a> {
     name: &'a str,
     reasons: String,
@@ -56,9 +56,7 @@ enum NoHelp {
     Unreachable(#[from] io::Error),
     #[error("it does not answer in time")]
     Slow(#[from] tokio::time::error::Elapsed),
-    #[error(
-        "its password is another one: name the file that holds it with --data-sentinel-password-file"
-    )]
+    #[error("its password differs: name the file that holds it with --data-sentinel-password-file")]
     NotLetIn,
     #[error("{0}")]
     Refused(RedisError),
@@ -89,7 +87,7 @@ impl Inquiry<'_> {
             let sentinel = sentinels[0];
             let mut has_told = false;
             let Err(why) = self.ask_again_and_again(sentinel, &mut has_told).await;
-            tracing::debug!(%sentinel, "a sentinel does not tell where the data Redis is: {why}");
+            tracing::debug!(%sentinel, "a sentinel does not report the address of the data Redis: {why}");
             if has_told {
                 reasons.clear();
             }

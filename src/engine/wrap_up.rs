@@ -81,8 +81,7 @@ impl Engine {
         last.set(Some(now));
         let key = places.first().map(|place| place.key.escape_ascii().to_string());
         tracing::warn!(
-            "masters gave different answers although they held the same data: script {} on key `{}`; see docs/scripts.md about what \
-             differs from master to master",
+            "masters gave different answers although they held the same data: script {} on key `{}`; see docs/scripts.md for what can differ between masters",
             program.name(),
             key.unwrap_or_default(),
         );

@@ -75,7 +75,9 @@ impl Predecessor {
             Ok(true) => {}
             Ok(false) => return false,
             Err(why) => {
-                tracing::warn!("process {pid} did not take over ({why}): this one serves on");
+                tracing::warn!(
+                    "process {pid} did not take over ({why}): this process keeps serving"
+                );
                 return false;
             }
         }
@@ -91,7 +93,7 @@ impl Predecessor {
             }
             Err(why) => {
                 tracing::warn!(
-                    "the handover to process {pid} has failed ({why}): this one serves on"
+                    "the handover to process {pid} has failed ({why}): this process keeps serving"
                 );
                 false
             }
@@ -270,7 +272,7 @@ impl Passage<'_> {
         }
         if let Err(why) = served {
             tracing::error!(
-                "this process may no longer accept clients ({why}): start this process again"
+                "this process may have stopped accepting clients ({why}): start this process again"
             );
         }
     }

@@ -329,7 +329,7 @@ impl Successor<'_> {
 }
 
 fn turn_away(mut wire: Wire) {
-    let why = "it is still taking over itself: try again in a moment".to_owned();
+    let why = "it is still taking over from its predecessor: try again in a moment".to_owned();
     // A process that does not read the refusal finds out later.
     let _ = wire.be_patient(Some(Duration::from_secs(1)));
     let _ = wire.receive();

@@ -372,7 +372,7 @@ fn limits(seen: &Observer) -> impl Iterator<Item = String> {
         seen.scripts.is_full.then(|| {
             format!("more than {MOST_SCRIPTS} scripts: what later ones do is not known when they are called by SHA1")
         }),
-        several(totals.long_names, &format!("names are longer than {LONGEST_NAME} bytes and were not looked at")),
+        several(totals.long_names, &format!("names are longer than {LONGEST_NAME} bytes and were not examined")),
         several(totals.not_understood, "clients sent invalid requests, and were not watched after that"),
     ]
     .into_iter()

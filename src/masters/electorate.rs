@@ -32,8 +32,7 @@ use crate::time::unix_time::UnixTime;
 pub(super) const FIRST_VERSION: u64 = 1;
 
 /// Reason why no vote counts although the roster is known.
-const CLOCKS: &str = "the clocks of the masters are compared with what another proxy has noted, and too few agree yet: \
-                      wait until more masters can be read, or --restart-wait has passed";
+const CLOCKS: &str = "too few masters' clocks agree with another proxy's notes so far: wait until more masters can be read, or --restart-wait has passed";
 
 /// Settings that decide which masters vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -493,8 +492,7 @@ impl Electorate {
             ClockShown::Nothing => {}
             ClockShown::Suspicion => self.look_at_all(),
             ClockShown::Unsure => tracing::warn!(
-                "clocks do not go on as another proxy has noted them, and too few masters can be read to say \
-                 whose were set: no vote counts until more can be, or --restart-wait has passed"
+                "clocks disagree with another proxy's notes, and too few masters can be read to tell which were set: no vote counts until more can be read, or --restart-wait has passed"
             ),
             ClockShown::StoodStill(stopped_us) => {
                 self.unix_time.make_up_for(stopped_us);

@@ -30,7 +30,7 @@ impl Others {
     fn described(self, rules: &Rules) -> String {
         match self {
             Self::Silent => format!("within {}", humantime::format_duration(rules.patience)),
-            Self::Gone => "and the others will not".to_owned(),
+            Self::Gone => "and no more will".to_owned(),
         }
     }
 }
@@ -150,7 +150,7 @@ pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
     let (masters, timeout) =
         (rules.quorum.masters(), humantime::format_duration(rules.vote_timeout));
     Reply::error(match refusal {
-        Some(refusal) => format!("CLUSTERDOWN cannot subscribe, the masters say: {refusal}"),
+        Some(refusal) => format!("CLUSTERDOWN cannot subscribe: a master answered: {refusal}"),
         None => format!(
             "CLUSTERDOWN cannot subscribe: none of {masters} masters answered within {timeout}: \
              check that the masters run and can be reached from the proxy"

@@ -451,7 +451,7 @@ pub enum ProtocolError {
     /// An inline request does not end within 64 KiB.
     #[error("Protocol error: too big inline request")]
     TooBigInline,
-    /// An inline request has a quote that is not closed, or is closed in the middle of a word.
+    /// An inline request has an unclosed quote, or is closed in the middle of a word.
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
     /// More than 10 arguments before `AUTH`.

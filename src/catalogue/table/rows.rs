@@ -15,7 +15,7 @@ commands! {
         REGISTER;
     Auth "auth" -2 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
         "1.0.0" Connection "Authenticate the client",
-        "Checked against the proxy's own users; the masters' are its own affair.";
+        "Checked against the proxy's own users; only the proxy logs in to the masters.";
     Client "client" -2 NO_KEY []
         "2.4.0" Connection "Name, list and control connections",
         "Answered by the proxy about its own connections.";
@@ -69,7 +69,7 @@ commands! {
         "A program of all commands in the queue; if a watched key has changed, nothing runs.";
     Exists "exists" -2 KEYS ["readonly" "fast"]
         "1.0.0" Key "Count which of the keys exist",
-        "What a quorum holds at one moment; the reply is the sum.";
+        "The keys that a quorum holds at one moment; the reply is their number.";
     Expire "expire" -3 ONE_KEY ["write" "fast"]
         "1.0.0" Expiry "Set the time to live in seconds",
         REGISTER_EXPIRY;
@@ -123,7 +123,7 @@ commands! {
         "The proxy's own facts and its view of the masters.";
     Keys "keys" 2 NO_KEY ["readonly"]
         "1.0.0" Keyspace "Keys that match a pattern",
-        "Pages of one master after the other, of what a majority holds, in one reply.";
+        "One master after another, page by page, in one reply: only keys that a majority holds.";
     Latency "latency" -2 NO_KEY []
         "2.8.13" Server "Latency of requests",
         "HISTOGRAM: from the first question to the masters to the reply, by command; there is no latency monitor.";
@@ -165,7 +165,7 @@ commands! {
         PUBLISH;
     Pubsub "pubsub" -2 NO_KEY []
         "2.8.0" Pubsub "Subscriptions and subscribers",
-        "What any master knows; our own connections there are replaced by our own clients.";
+        "Subscriptions at any master, with the proxy's own connections replaced by its clients.";
     Punsubscribe "punsubscribe" -1 NO_KEY ["pubsub" "noscript" "loading" "stale"]
         "2.0.0" Pubsub "Stop listening to the channels that match patterns",
         UNSUBSCRIBE;
@@ -204,10 +204,10 @@ commands! {
         REGISTER;
     SetNx "setnx" 3 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Lock "Claim a key that must not exist",
-        "A program on registers, as it has no time to live. With --no-ttl lease= a claim.";
+        "Without a TTL, a program on registers; with --no-ttl lease=, a claim.";
     Slowlog "slowlog" -2 NO_KEY []
         "2.2.12" Server "Slow requests",
-        "From the first question to the masters to the reply; of each request the command and its key.";
+        "From the first request to the masters until the reply; each entry has the command and its key.";
     Spublish "spublish" 3 ONE_KEY ["pubsub" "loading" "stale" "fast"]
         "7.0.0" Pubsub "Publish a message to a shard channel",
         PUBLISH;
@@ -252,15 +252,16 @@ commands! {
         "Answers 0 at once: independent masters have no replicas.";
     Watch "watch" -2 KEYS ["noscript" "loading" "stale" "fast" "allow_busy"]
         "2.2.0" Transaction "Make EXEC do nothing if a key has changed",
-        "The last program of each key, as a quorum shows it, is remembered, and EXEC expects it.";
+        "The proxy remembers each key's last program as a quorum shows it, and EXEC fails if it has changed.";
 }
 
 const PROGRAM: &str = "Recognised lock scripts run as claims, releases or extensions; all others as programs on registers.";
-const FUNCTION: &str = "The library is run as a program on registers, after a quorum has told which libraries there are.";
+const FUNCTION: &str =
+    "The library is run as a program on registers, after a quorum has reported the libraries.";
 const VOTED_VALUE: &str =
     "The value a quorum agrees on; if no value has a majority, the key does not exist.";
 pub(super) const REGISTER: &str = "A program on registers: done once, on a quorum, or not at all.";
-const VOTED_SUM: &str = "Run on all masters; the reply is voted, and summed over the keys.";
+const VOTED_SUM: &str = "Run on all masters; the reply is put to a vote and summed over the keys.";
 const VOTED_TIME: &str =
     "The longest remaining time that a quorum still guarantees, less the proxy's own padding.";
 const REGISTER_EXPIRY: &str =

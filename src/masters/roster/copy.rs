@@ -183,7 +183,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             tokio::time::sleep(SAID_FOR / 4).await;
             self.say(&self.target).await?;
             let (copied, total) = (self.progress.copied(), self.progress.total());
-            tracing::info!(master = %self.address, copied, total, "restoring data that it may have forgotten");
+            tracing::info!(master = %self.address, copied, total, "restoring data that the master may have lost");
         }
     }
 

@@ -30,7 +30,7 @@ pub enum Unusable {
     Pair { cert: PathBuf, key: PathBuf, why: tokio_rustls::rustls::Error },
     #[error("the certificates in {} cannot be trusted: {why}", path.display())]
     Authority { path: PathBuf, why: String },
-    #[error("the system has no certificate authorities: name yours with {0}")]
+    #[error("the system has no certificate authorities: pass yours with {0}")]
     NoAuthority(&'static str),
 }
 

@@ -63,7 +63,7 @@ impl<D: Dial + Clone> Keeper<D> {
         };
         if let Some(at) = seen(|sight| sight.has_older) {
             return Some(format!(
-                "a proxy of the version before, which knows no marks, is connected to {}: stop all of \
+                "a proxy of the previous version, which does not know marks, is connected to {}: stop all of \
                  that version first",
                 self.address(MasterId::new(at))
             ));
@@ -128,7 +128,7 @@ impl<D: Dial + Clone> Keeper<D> {
         } else if !self.has_waited_for_rests() {
             return self.wait_for(Obstacle::passing(format!(
                 "{} of {} masters carry marks, and no quorum knows the cluster they belong to: \
-                 waiting until more are there, or --restart-wait has passed",
+                 waiting until more are reachable, or --restart-wait has passed",
                 rests.len(),
                 sights.len()
             )));
@@ -277,7 +277,7 @@ impl<D: Dial + Clone> Keeper<D> {
             known.members.iter().filter_map(|member| member.addresses.last().cloned()).collect();
         let who = match unknown {
             Some(at) => {
-                format!("{} is no member of their cluster", self.address(MasterId::new(at)))
+                format!("{} is not a member of their cluster", self.address(MasterId::new(at)))
             }
             None => format!("their cluster has {} members", known.members.len()),
         };

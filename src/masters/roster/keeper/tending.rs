@@ -262,7 +262,7 @@ impl<D: Dial + Clone> Keeper<D> {
     fn has_copied(&self, place: MasterId, target: MasterId, copy: Copy, sources: MasterSet) {
         let copied = self.errands.electorate.progress(target).copied();
         let address = self.address(target);
-        tracing::info!(master = %address, copied, "restored data that it may have forgotten");
+        tracing::info!(master = %address, copied, "restored data that the master may have lost");
         if let Some(known) = self.copies.borrow_mut().get_mut(&place)
             && (known.since, known.nonce) == (copy.since, copy.nonce)
         {
