@@ -136,7 +136,7 @@ async fn a_lock_that_a_quorum_holds_stays() {
     masters[0].ask(&["SET", "lock", "other"]).await;
     proxy.kill_9();
     let (said, code) = masters.settle(&PATIENCE, &["lock"]);
-    assert!(code == Some(0) && said.contains("quorum of masters held: 'other'"), "{said}");
+    assert!(code == Some(0) && said.contains("quorum of masters held it: 'other'"), "{said}");
     let other = Proxy::start(&masters, &PATIENCE);
     other.expect_warnings();
     let mut client = other.raw().await;

@@ -314,7 +314,7 @@ async fn a_master_that_has_become_a_replica_gets_no_request() {
         let answer = answer(&it.proxy, "SET page 3").await;
         assert!(answer.is_none() || answer == Some(Reply::ok()), "by the next master: {answer:?}");
     }
-    it.proxy.tells(&["WARN", "it is a replica, and its sentinels have to name a master"]).await;
+    it.proxy.tells(&["WARN", "it is a replica, and its sentinels must name a master"]).await;
     refused_no_write(&it.first).await;
     it.locks("lock:a").await;
 }

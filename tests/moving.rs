@@ -150,7 +150,7 @@ async fn a_claim_that_the_data_redis_answers_too_late_is_taken_back() {
     assert_eq!(new.ask(&words("SET lock:b new NX PX 60000")).await, Reply::ok());
     relay.withhold_answers();
     let late = new.ask(&words("SET lock:a new NX PX 60000")).await;
-    assert!(late.is_error("CLUSTERDOWN the data Redis, which has the locks"), "{late:?}");
+    assert!(late.is_error("CLUSTERDOWN the data Redis, which holds the locks"), "{late:?}");
     assert_eq!(masters.having("lock:a").await, 0, "the masters are not asked");
     relay.heal();
     let is_free = || async { (!data.has("lock:a").await).then_some(()) };

@@ -363,7 +363,7 @@ async fn a_proxy_of_the_version_before_is_waited_for_and_kept_away() {
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
     let error = claim(&mut client, "lock", "mine").await.expect_err("the older one may serve");
-    assert!(error.to_string().contains("version before"), "{error}");
+    assert!(error.to_string().contains("previous version"), "{error}");
     assert_eq!(masters[0].get("redlock-proxy:mark").await, None);
     drop(older);
     eventually("the proxy serves", || {
