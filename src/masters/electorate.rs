@@ -3,6 +3,8 @@
 //! Watches report what each master shows, and the keeper reports the roster. Links and operations read a [`Term`]: the
 //! voters and the proof that each vote needs.
 
+mod state;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,23 +12,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::facts::{Bar, FARTHEST_AHEAD_MS, Facts};
+use super::facts::{FARTHEST_AHEAD_MS, Facts};
 use super::probe_signal::Looks;
 use super::roster::copy::Progress;
-use super::roster::marks::Marks;
 use super::standing::{Cause, MasterStanding};
 use crate::config::{ColdStart, MasterAddr, Settings};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
-use crate::decision::roster::admission::Shown;
-use crate::decision::roster::mark::{Mark, Proof};
 use crate::decision::roster::noted::ClockNote;
-use crate::decision::roster::roster::{Roster, Standing as Seat};
-use crate::decision::roster::seats::{Seats, is_strange};
+use crate::decision::roster::roster::Roster;
+use crate::decision::roster::seats::Seats;
 use crate::decision::roster::term::Term;
 use crate::operation::verdict::Obstacle;
 use crate::time::clock::{self, Instant};
 use crate::time::clocks::{ClockReading, Clocks, ShownClock as ClockShown, Timekeeping, deviation};
 use crate::time::unix_time::UnixTime;
+pub use state::MasterSight;
+use state::{Known, Seen, State};
 
 /// Version of a newly founded roster.
 pub(super) const FIRST_VERSION: u64 = 1;
@@ -64,63 +65,6 @@ pub struct Electorate {
     /// Wakes the task that only follows the roster, on the same findings.
     news: Notify,
     seen: Vec<Seen>,
-}
-
-#[derive(Debug)]
-struct State {
-    masters: Vec<Known>,
-    clocks: Clocks,
-    /// Roster by which votes are counted.
-    roster: Roster,
-    seats: Seats,
-    serves: bool,
-    /// Reason why this proxy does not serve yet.
-    waits: Option<Obstacle>,
-    /// Reason why this proxy will never serve.
-    refusal: Option<String>,
-    /// Whether the roster began anew from the surviving data while this process ran.
-    may_have_lost_data: bool,
-    term: Arc<Term>,
-}
-
-/// A master's state as last observed.
-#[derive(Clone, Debug)]
-struct Known {
-    facts: Option<Facts>,
-    /// Result of the last probe, unless the master has stopped answering since.
-    sight: Option<MasterSight>,
-    /// Finding that the master's mark does not show.
-    doubt: Option<Cause>,
-    /// Whether the master's clock is too far ahead.
-    is_ahead: bool,
-    standing: MasterStanding,
-    since: Instant,
-}
-
-/// Result of a probe.
-#[derive(Clone, Debug)]
-pub struct MasterSight {
-    /// The master's marks.
-    pub marks: Marks,
-    /// The master's description of itself.
-    pub facts: Facts,
-    /// Whether a proxy of the previous version is connected.
-    pub has_older: bool,
-    /// Another proxy's note about the clocks on this master, if one was requested.
-    pub note: Option<ClockNote>,
-}
-
-/// State used only for display or for waiting.
-#[derive(Debug, Default)]
-struct Seen {
-    /// Microseconds between the last question and its answer.
-    latency_us: AtomicU64,
-    /// Number of keys copied to the master.
-    copied: AtomicU64,
-    /// Number of probations, by [`Cause::kind`].
-    probations: [AtomicU64; Cause::KINDS.len()],
-    progress: Arc<Progress>,
-    looks: Looks,
 }
 
 impl Electorate {
@@ -561,103 +505,6 @@ impl Electorate {
             }
             _ => {}
         }
-    }
-}
-
-impl MasterSight {
-    /// Converts the result to the form that decisions use.
-    pub fn shown(&self, address: String) -> Shown {
-        let mark = self.marks.mark().filter(|_| self.facts.bar.is_none());
-        Shown { mark: mark.cloned(), run_id: self.facts.run_id.clone(), address }
-    }
-}
-
-impl State {
-    fn standing(&self, at: usize) -> MasterStanding {
-        let known = &self.masters[at];
-        if let Some(bar) = known.facts.as_ref().and_then(|facts| facts.bar.clone()) {
-            return MasterStanding::Barred(bar);
-        }
-        if !self.serves || self.refusal.is_some() || self.clocks.wants_notes() {
-            return MasterStanding::Waiting;
-        }
-        if known.is_ahead {
-            return MasterStanding::Barred(Bar::Ahead);
-        }
-        let Some(place) = self.seats.get(at).copied().flatten() else { return self.stranger(at) };
-        let Some(member) = self.roster.member(place) else { return MasterStanding::Waiting };
-        if let Some(cause) = &known.doubt {
-            return match &known.standing {
-                MasterStanding::Probation(before) if before.kind() == cause.kind() => {
-                    MasterStanding::Probation(before.clone())
-                }
-                _ => MasterStanding::Probation(cause.clone()),
-            };
-        }
-        let forgot = |cause| match &known.standing {
-            MasterStanding::Probation(before) => MasterStanding::Probation(before.clone()),
-            _ => MasterStanding::Probation(cause),
-        };
-        if let Seat::Out { since } = member.standing {
-            return forgot(match &known.facts {
-                Some(facts) if facts.run_id != member.run_id => Cause::Restarted,
-                _ if since <= FIRST_VERSION => Cause::Young,
-                _ => Cause::Elsewhere,
-            });
-        }
-        if known.facts.as_ref().is_some_and(|facts| facts.run_id != member.run_id) {
-            return forgot(Cause::Restarted);
-        }
-        match &known.sight {
-            // Each vote carries its own proof.
-            None => match &known.standing {
-                MasterStanding::Probation(cause) => MasterStanding::Probation(cause.clone()),
-                _ => MasterStanding::Voter,
-            },
-            Some(sight) if self.remembers(place, sight.marks.mark()) => MasterStanding::Voter,
-            Some(_) => forgot(Cause::Flushed),
-        }
-    }
-
-    /// Returns the masters whose clocks count: the voters, and those excluded for being too far ahead. Leaving the
-    /// latter out would shift the median to another clock.
-    fn timekeepers(&self) -> MasterSet {
-        let all = (0..self.masters.len()).map(MasterId::new);
-        let ahead = all.filter(|it| self.masters[it.index()].is_ahead).collect();
-        self.term.voters().union(ahead)
-    }
-
-    fn stranger(&self, at: usize) -> MasterStanding {
-        let Some(sight) = &self.masters[at].sight else { return MasterStanding::Waiting };
-        let shown = sight.shown(String::new());
-        MasterStanding::Stranger(match is_strange(&self.roster, &shown) {
-            true => "it belongs to another cluster of masters",
-            false => "it is not a member of the other masters' cluster",
-        })
-    }
-
-    /// Whether a mark of any version shows that its member remembers.
-    fn remembers(&self, place: MasterId, mark: Option<&Mark>) -> bool {
-        let Some(expected) = Mark::expected(&self.roster, place, 0) else { return false };
-        let Some(mark) = mark else { return false };
-        let is_newer = mark.version().is_some_and(|version| version > self.roster.version);
-        is_newer || mark.proves_same(&expected) || mark.missed_a_raise_to(&expected)
-    }
-
-    fn next_term(&self) -> Term {
-        if !self.serves || self.refusal.is_some() {
-            return Term::default();
-        }
-        let proofs = self.masters.iter().enumerate().map(|(at, known)| {
-            let place = self.seats.get(at).copied().flatten();
-            let databases = known.facts.as_ref().map_or(0, |facts| facts.databases);
-            let due = |db| Some(Proof::due(&self.roster, place?, db)?.of(MasterId::new(at)));
-            match known.standing {
-                MasterStanding::Voter => (0..databases).map_while(due).collect(),
-                _ => Vec::new(),
-            }
-        });
-        Term::new(self.roster.version, proofs.collect()).judged_by(self.clocks.begun())
     }
 }
 

@@ -1,17 +1,17 @@
 //! Running a script, a transaction, or one command of a type that only scripts can handle. It runs on all masters, each
 //! of which reports its reply and changes.
 
+mod call;
 mod dating;
 mod message;
+mod shape;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
-use std::collections::HashSet;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+pub use call::Call;
 use dating::{Dating, Rounds, Untold, time_to_live};
 
 use super::Sent;
@@ -21,104 +21,23 @@ use super::register::ask::{PackMember, RequestWords};
 use super::register::awaited::Awaited;
 use super::register::promises::Told;
 use super::register::run::{Run, RunStep, RunWorker};
-use super::register::{self, ContentName, Job, Place, packed};
-use super::request::{self, Form};
+use super::register::{self, Job, Place, packed};
+use super::request::Form;
 use super::verdict::{self, Others, Trouble};
-use super::{Asked, Next, Owed, Received, Rules, Then, streams};
+use super::{Asked, Next, Owed, Received, Rules, Then};
 use crate::client::outbox::Order;
 use crate::decision::keyspace::Program as _;
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::lease::attempt::Stored;
 use crate::decision::quorum::{MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
-use crate::lua::Script;
 use crate::lua::program::ProgramText as Text;
 use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
-use crate::resp::flat;
-use crate::resp::number::parse_i64;
-use crate::resp::reply::{Done, Protocol, Reply};
+use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 pub use message::Message;
-
-/// A call for masters to run.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// The text.
-    pub text: Arc<Text>,
-    /// The text that runs it on masters that do not keep it.
-    pub runner: Option<Arc<Text>>,
-    /// Whether changes are forbidden (`EVAL_RO`).
-    pub read_only: bool,
-    /// The number of keys, the keys and the arguments, encoded.
-    pub words: Vec<u8>,
-    /// Fingerprints of the keys, for turns on them.
-    pub keys: Vec<u64>,
-    /// Keys whose contents must not have changed since they were watched.
-    pub watched: Vec<(Place, Option<ContentName>)>,
-    /// Databases of the keys, if the text itself switches between them. Empty: all keys are in the client's selected
-    /// database.
-    pub dbs: Vec<u16>,
-}
-
-/// The conversion of the masters' reply to the client's.
-#[derive(Debug)]
-pub enum ProgramShape {
-    /// A script's reply, unchanged.
-    Script,
-    /// The reply to the only command in a transaction.
-    Command(Rendering),
-    /// The replies of a `MULTI`.
-    Transaction(Executing),
-}
-
-/// Conversion of the reply to one command. Scripts cannot run some commands under their own names, and Lua has only one
-/// null.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rendering {
-    /// No conversion.
-    AsIs,
-    /// Numbers and null become the proxy's own replies.
-    Own,
-    /// Like [`Own`](Self::Own), with null if the key has another type.
-    OwnOrNil,
-    /// Null becomes a null array.
-    NullArray,
-    /// Reply of `LMPOP`, which ran for `BLPOP`: `[key, [element]]` becomes `[key, element]`.
-    ListPop,
-    /// Streams with their entries, in this protocol version.
-    Streams(Protocol),
-    /// Reply of `ZMPOP`, which ran for `BZPOPMIN`: `[key, [[member, score]]]` becomes `[key, member, score]`.
-    ScorePop,
-}
-
-/// The commands of a `MULTI`.
-#[derive(Debug)]
-pub struct Executing {
-    /// Each with its index in the table of commands.
-    pub queued: Vec<(u16, Queued)>,
-    /// Receives the database that the transaction selected.
-    pub chosen_db: Rc<Cell<Option<u32>>>,
-    /// Whether some are [`Queued::Own`].
-    pub has_own: bool,
-    /// Bytes held by known replies and by requests that the proxy answers itself.
-    pub held: usize,
-}
-
-/// One of the replies of an `EXEC`.
-#[derive(Debug)]
-pub enum Queued {
-    /// The next of the masters' answers.
-    Asked(Rendering),
-    /// The next of the masters' answers, to this script. Clients may call it by its SHA1 from then on.
-    Script(Arc<Script>),
-    /// The next of the masters' answers, after which this database is selected.
-    Select(u32),
-    /// A reply that is already known.
-    Known(Reply),
-    /// A request that the proxy answers itself, once the masters have answered the others.
-    Own(Box<[u8]>),
-}
+pub use shape::{Executing, ProgramShape, Queued, Rendering};
 
 /// A program.
 #[derive(Debug)]
@@ -628,184 +547,7 @@ impl Behaviour for Program {
     }
 }
 
-impl Call {
-    /// Creates a call with these keys and arguments; `turns` are the fingerprints of the keys on which it takes turns.
-    pub fn new<'k, 'a>(
-        text: Arc<Text>,
-        runner: Option<Arc<Text>>,
-        turns: Vec<u64>,
-        keys: impl ExactSizeIterator<Item = &'k [u8]>,
-        argv: impl Iterator<Item = &'a [u8]>,
-    ) -> Self {
-        let mut words = Vec::new();
-        request::word(&mut words, keys.len().to_string().as_bytes());
-        keys.for_each(|key| request::word(&mut words, key));
-        argv.for_each(|word| request::word(&mut words, word));
-        let (watched, dbs) = (Vec::new(), Vec::new());
-        Self { text, runner, read_only: false, words, keys: turns, watched, dbs }
-    }
-
-    /// Whether `place` is one of its keys.
-    fn names(&self, place: &Place) -> bool {
-        self.key_names().any(|key| *key == place.key)
-    }
-
-    fn key_names(&self) -> impl Iterator<Item = &[u8]> {
-        let mut words = flat::elements(&self.words).filter_map(|word| word.body);
-        let count = words.next().and_then(parse_i64).unwrap_or_default() as usize;
-        words.take(count)
-    }
-
-    fn may_write(&self) -> bool {
-        !self.read_only && !self.text.is_read_only()
-    }
-
-    fn writes_too_many_keys(&self) -> bool {
-        // Few calls have enough keys for duplicates to matter.
-        self.may_write()
-            && register::are_too_many(self.key_names())
-            && register::are_too_many(self.different_keys().into_iter().map(|(_, key)| key))
-    }
-
-    /// Returns its keys, each once per database.
-    fn different_keys(&self) -> HashSet<(Option<&u16>, &[u8])> {
-        self.key_names().enumerate().map(|(at, key)| (self.dbs.get(at), key)).collect()
-    }
-
-    fn job(&self, db: u32) -> Job {
-        let words = flat::elements(&self.words).filter_map(|word| word.body);
-        let words: Vec<Bytes> = words.map(Bytes::copy_from_slice).collect();
-        let count = words.first().and_then(|count| parse_i64(count)).unwrap_or_default() as usize;
-        let (keys, argv) = words[1..].split_at(count);
-        let db_of = |at| self.dbs.get(at).map_or(db as u16, |&db| db);
-        let place_of = |(at, key): (usize, &Bytes)| Place { db: db_of(at), key: key.clone() };
-        let watched = self.watched.clone();
-        let places = keys.iter().enumerate().map(place_of);
-        let places = each_once(places.chain(watched.iter().map(|(place, _)| place.clone())));
-        Job {
-            program: Arc::clone(&self.text),
-            runner: self.runner.clone(),
-            db: db as u16,
-            is_read_only: self.read_only || self.text.is_read_only(),
-            keys: keys.to_vec(),
-            argv: argv.to_vec(),
-            places,
-            watched,
-        }
-    }
-}
-
 /// Returns the masters that hold its result, and those yet to answer.
 fn told(run: &Run, awaited: &Awaited) -> Told {
     Told { holders: run.left_on(), awaited: awaited.masters() }
-}
-
-/// Returns the places in order, without duplicates. Most calls have one or two.
-fn each_once(places: impl Iterator<Item = Place>) -> Vec<Place> {
-    const FEW: usize = 8;
-    let (mut once, mut many) = (Vec::new(), HashSet::new());
-    for place in places {
-        if once.len() < FEW {
-            if !once.contains(&place) {
-                once.push(place);
-            }
-            continue;
-        }
-        if many.is_empty() {
-            many.extend(once.iter().cloned());
-        }
-        if many.insert(place.clone()) {
-            once.push(place);
-        }
-    }
-    once
-}
-
-impl ProgramShape {
-    /// Converts the masters' reply to the client's. Takes `&mut self` because there is only one reply.
-    fn reply(&mut self, raw: Bytes) -> Reply {
-        match self {
-            Self::Script => Reply::Raw(raw),
-            Self::Command(rendering) => match flat::items(&raw).as_deref() {
-                Some([reply]) => rendering.reply(&raw, reply),
-                _ => Rendering::AsIs.reply(&raw, &raw),
-            },
-            Self::Transaction(executing) => match flat::items(&raw) {
-                Some(replies) => executing.reply(&raw, &replies),
-                None => Reply::Raw(raw),
-            },
-        }
-    }
-}
-
-impl Rendering {
-    /// Converts the reply to one command. No command replies with big numbers of its own: they stand for integers
-    /// beyond Lua's precision.
-    fn reply(self, raw: &Bytes, frame: &[u8]) -> Reply {
-        if let [b'(', digits @ ..] = frame {
-            return Reply::Raw([b":", digits].concat().into());
-        }
-        let popped = match self {
-            Self::AsIs => None,
-            Self::OwnOrNil if frame.starts_with(b"-WRONGTYPE") => return Reply::Nil,
-            Self::Own | Self::OwnOrNil => return own(raw, frame),
-            Self::Streams(protocol) => return streams::reply(raw, frame, protocol),
-            _ if frame == b"_\r\n" => return Reply::NilArray,
-            Self::NullArray => None,
-            Self::ListPop => popped(frame),
-            Self::ScorePop => popped(frame).and_then(|parts| {
-                let [key, pair] = parts[..] else { return None };
-                let [member, score] = flat::items(pair)?[..] else { return None };
-                Some(vec![key, member, score])
-            }),
-        };
-        let reply = |frame: &[u8]| Reply::Raw(raw.slice_ref(frame));
-        match popped {
-            Some(parts) => Reply::Array(parts.into_iter().map(reply).collect()),
-            None => reply(frame),
-        }
-    }
-}
-
-/// Returns a number or null as the proxy's own reply.
-fn own(raw: &Bytes, frame: &[u8]) -> Reply {
-    match flat::int(frame) {
-        Some(number) => Reply::Int(number),
-        None if frame == b"_\r\n" => Reply::Nil,
-        None => Reply::Raw(raw.slice_ref(frame)),
-    }
-}
-
-/// Returns key and element of `[key, [element]]`.
-fn popped(frame: &[u8]) -> Option<Vec<&[u8]>> {
-    let [key, elements] = flat::items(frame)?[..] else { return None };
-    let [element] = flat::items(elements)?[..] else { return None };
-    Some(vec![key, element])
-}
-
-impl Executing {
-    fn reply(&mut self, raw: &Bytes, replies: &[&[u8]]) -> Reply {
-        let mut replies = replies.iter();
-        let mut done = |queued| {
-            Some(Done::Reply(match queued {
-                Queued::Known(reply) => reply,
-                Queued::Own(request) => return Some(Done::Own(request)),
-                Queued::Script(script) => {
-                    let frame = replies.next()?;
-                    script.keep();
-                    Reply::Raw(raw.slice_ref(frame))
-                }
-                Queued::Select(db) => {
-                    let frame = replies.next()?;
-                    if *frame == b"+OK\r\n" {
-                        self.chosen_db.set(Some(db));
-                    }
-                    Reply::Raw(raw.slice_ref(frame))
-                }
-                Queued::Asked(rendering) => rendering.reply(raw, replies.next()?),
-            }))
-        };
-        let queued = std::mem::take(&mut self.queued).into_iter();
-        Reply::Executed(queued.map_while(|(place, queued)| Some((place, done(queued)?))).collect())
-    }
 }

@@ -1,6 +1,7 @@
 //! Effects of probes on the electorate.
 
 use super::*;
+use crate::masters::roster::marks::Marks;
 
 const PROVISIONAL: &str = "? 7 0;0 0";
 

@@ -1,0 +1,316 @@
+//! One connected client, as `CLIENT LIST` shows it.
+
+use std::fmt::{self, Write as _};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::lock;
+use crate::acl::DEFAULT_USER;
+use crate::catalogue::table::{self, Spec};
+use crate::client::memory::{CONNECTION, Holding, MemoryPart};
+use crate::client::subscriber_counts::SubscriptionCounts;
+use crate::metrics::histogram::micros;
+use crate::time::clock::{self, Instant};
+
+/// One client's entry.
+#[derive(Debug)]
+pub struct Client {
+    /// The client's number, never reused.
+    pub id: u64,
+    /// The client's address.
+    pub address: Peer,
+    /// The proxy's address.
+    pub local_address: Peer,
+    pub(super) since: Instant,
+    /// Milliseconds after `since`.
+    pub(super) seen_ms: AtomicU64,
+    pub(super) killed: AtomicBool,
+    /// Whether the client has been silent for longer than allowed.
+    pub(super) overdue: AtomicBool,
+    pub(super) monitor: AtomicBool,
+    pub(super) subscriber: AtomicBool,
+    /// Bytes received that are not a complete request yet, or must wait.
+    pub(super) pending: AtomicU64,
+    /// Bytes of replies that the client has not read yet.
+    pub(super) unread: AtomicU64,
+    /// The memory that the client takes.
+    pub holding: Holding,
+    /// The last command: its place in the table plus one, or 0 for none.
+    pub(super) command: AtomicU16,
+    pub(super) words: Mutex<ClientWords>,
+    pub(super) waker: Mutex<Option<Waker>>,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Peer {
+    /// `host:port`
+    Tcp(SocketAddr),
+    /// The path of the socket.
+    Unix(Arc<Path>),
+}
+
+/// The format of `CLIENT LIST` in Redis.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{}:0", path.display()),
+        }
+    }
+}
+
+/// The client's description of itself, and its connection state.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientWords {
+    /// `CLIENT SETNAME`
+    pub name: String,
+    /// `CLIENT SETINFO LIB-NAME`
+    pub lib_name: String,
+    /// `CLIENT SETINFO LIB-VER`
+    pub lib_ver: String,
+    /// `SELECT`
+    pub db: u32,
+    /// `HELLO`
+    pub resp: u8,
+    /// `AUTH`
+    pub user: Arc<str>,
+    /// `SUBSCRIBE`
+    #[serde(skip)]
+    pub subscriptions: SubscriptionCounts,
+}
+
+impl ClientWords {
+    fn held(&self) -> u64 {
+        [&self.name, &self.lib_name, &self.lib_ver].map(|word| word.capacity() as u64).iter().sum()
+    }
+}
+
+/// An entry of the registry in transit to another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "as in `Client`, and the times in milliseconds")]
+pub struct Known {
+    pub id: u64,
+    pub address: Peer,
+    pub local_address: Peer,
+    pub age_ms: u64,
+    pub idle_ms: u64,
+    /// The name of the last command.
+    pub command: String,
+    pub words: ClientWords,
+}
+
+impl Client {
+    pub(super) fn new(id: u64, address: Peer, local_address: Peer) -> Self {
+        let holding = Holding::default();
+        holding.set(MemoryPart::Connection, CONNECTION);
+        Self {
+            id,
+            address,
+            local_address,
+            since: clock::now(),
+            seen_ms: AtomicU64::new(0),
+            killed: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
+            monitor: AtomicBool::new(false),
+            subscriber: AtomicBool::new(false),
+            holding,
+            pending: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
+            command: AtomicU16::new(0),
+            words: Mutex::new(ClientWords {
+                resp: 2,
+                user: DEFAULT_USER.into(),
+                ..ClientWords::default()
+            }),
+            waker: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn known(known: Known) -> Self {
+        let now = clock::now();
+        let since = now.checked_sub(Duration::from_millis(known.age_ms)).unwrap_or(now);
+        let place = table::lookup(known.command.as_bytes()).map_or(0, |spec| spec.place + 1);
+        let client = Self::new(known.id, known.address, known.local_address);
+        client.describe(|words| *words = known.words);
+        Self {
+            since,
+            seen_ms: AtomicU64::new(known.age_ms.saturating_sub(known.idle_ms)),
+            command: AtomicU16::new(place),
+            ..client
+        }
+    }
+
+    /// Returns the state that another process needs to take the client over.
+    pub fn to_known(&self) -> Known {
+        Known {
+            id: self.id,
+            address: self.address.clone(),
+            local_address: self.local_address.clone(),
+            age_ms: self.age_ms(),
+            idle_ms: self.idle().as_millis() as u64,
+            command: self.last_command().to_owned(),
+            words: self.words().clone(),
+        }
+    }
+
+    /// Ends the connection.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether [`Client::kill`] was called.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the connection is to end, for a client that has no session yet.
+    pub async fn ended(&self) {
+        poll_fn(|cx| {
+            self.wake_by(cx.waker());
+            let is_ended = self.is_killed() || self.holding.is_condemned();
+            if is_ended { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Returns the client's description of itself.
+    pub fn words(&self) -> MutexGuard<'_, ClientWords> {
+        lock(&self.words)
+    }
+
+    /// Changes the client's description of itself.
+    pub fn describe(&self, change: impl FnOnce(&mut ClientWords)) {
+        let mut words = self.words();
+        change(&mut words);
+        self.holding.set(MemoryPart::Words, words.held());
+    }
+
+    /// Whether the client has any subscription, which makes it `TYPE pubsub`.
+    pub fn is_subscriber(&self) -> bool {
+        self.subscriber.load(Ordering::Relaxed)
+    }
+
+    /// Changes the client's subscription counts.
+    pub fn subscriptions(&self, change: impl FnOnce(&mut SubscriptionCounts)) {
+        let mut words = self.words();
+        change(&mut words.subscriptions);
+        self.subscriber.store(words.subscriptions.any(), Ordering::Relaxed);
+    }
+
+    /// Whether the client is in `MONITOR`.
+    pub fn is_monitor(&self) -> bool {
+        self.monitor.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the client is in `MONITOR`.
+    pub fn set_monitor(&self, is_monitor: bool) {
+        self.monitor.store(is_monitor, Ordering::Relaxed);
+    }
+
+    /// Returns the letters of `flags` in `CLIENT LIST`.
+    pub(super) fn flags(&self, subscriptions: SubscriptionCounts) -> &'static str {
+        match (self.is_monitor(), subscriptions.any()) {
+            (true, true) => "OP",
+            (true, false) => "O",
+            (false, true) => "P",
+            (false, false) => "N",
+        }
+    }
+
+    /// Whether [`Registry::end_silent`] has marked the client.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the client has sent or was sent something.
+    pub fn seen(&self, now: Instant) {
+        let age = now.saturating_duration_since(self.since);
+        self.seen_ms.store(micros(age) / 1000, Ordering::Relaxed);
+        self.overdue.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns how long the client has been silent.
+    pub fn idle(&self) -> Duration {
+        let idle_ms = self.age_ms().saturating_sub(self.seen_ms.load(Ordering::Relaxed));
+        Duration::from_millis(idle_ms)
+    }
+
+    pub(super) fn age_ms(&self) -> u64 {
+        micros(self.since.elapsed()) / 1000
+    }
+
+    /// Notes the client's last command.
+    pub fn did(&self, command: &Spec) {
+        self.command.store(command.place + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn last_command(&self) -> &'static str {
+        let place = usize::from(self.command.load(Ordering::Relaxed)).checked_sub(1);
+        place.and_then(|place| table::all().get(place)).map_or("NULL", |spec| spec.name)
+    }
+
+    /// Notes how many received bytes await processing, and how many bytes of replies the client has yet to read.
+    pub fn holds(&self, pending: usize, unread: usize) {
+        self.pending.store(pending as u64, Ordering::Relaxed);
+        self.unread.store(unread as u64, Ordering::Relaxed);
+    }
+
+    /// Sets the waker for [`Client::kill`] and [`Registry::wake_all`].
+    pub fn wake_by(&self, waker: &Waker) {
+        *lock(&self.waker) = Some(waker.clone());
+    }
+
+    /// Wakes the session to check its state.
+    pub(in crate::client) fn wake(&self) {
+        if let Some(waker) = &*lock(&self.waker) {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Returns the line of `CLIENT LIST` and `CLIENT INFO`, with those fields of Redis that make sense here.
+    pub fn line(&self) -> String {
+        let words = self.words().clone();
+        let subscriptions = words.subscriptions;
+        let age_ms = self.age_ms();
+        let (pending, unread) =
+            (self.pending.load(Ordering::Relaxed), self.unread.load(Ordering::Relaxed));
+        let (age, idle) = (age_ms / 1000, self.idle().as_secs());
+        let mut line = String::new();
+        let _ = write!(
+            line,
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
+             ssub={} multi=-1 qbuf={pending} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
+             omem={unread} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            self.local_address,
+            words.name,
+            age,
+            idle,
+            self.flags(subscriptions),
+            words.db,
+            subscriptions.channels,
+            subscriptions.patterns,
+            subscriptions.shards,
+            self.holding.of(MemoryPart::Transaction),
+            self.holding.total(),
+            self.last_command(),
+            words.user,
+            words.resp,
+            words.lib_name,
+            words.lib_ver,
+        );
+        line
+    }
+}
