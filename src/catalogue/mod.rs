@@ -4,7 +4,6 @@ pub mod channel;
 pub mod error;
 pub mod key_flags;
 pub mod keys;
-pub mod names;
 pub mod reserved;
 pub mod table;
-pub mod zero;
+pub mod words;

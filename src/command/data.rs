@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::program::OneCommand;
 use super::{Action, Outcome, keyspace, operation, permission, stream};
 use crate::catalogue::table::{Nothing, RunBy, Spec};
-use crate::catalogue::{error, keys, names};
+use crate::catalogue::{error, keys, words};
 use crate::context::caller::Caller;
 use crate::context::waiting::{AwaitedEvent, BlockingWait};
 use crate::engine::sequential::Aside;
@@ -159,7 +159,7 @@ fn read(caller: &Caller, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Actio
 /// Returns the request for the masters.
 fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
     match spec.name {
-        "sort" | "sort_ro" if names::may_be_completed(spec, args) => {
+        "sort" | "sort_ro" if words::may_be_completed(spec, args) => {
             request::sort(&keys::of(spec, args), args.iter())
         }
         _ => request::of(args.iter()),
@@ -168,7 +168,7 @@ fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
 
 /// Returns the client's words, if the command looks up keys that it does not name.
 fn looks_up(spec: &Spec, args: Args<'_>) -> Option<Box<[u8]>> {
-    names::has_patterns(spec, args).then(|| request::of(args.iter()))
+    words::has_patterns(spec, args).then(|| request::of(args.iter()))
 }
 
 fn read_aside(caller: &Caller, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {

@@ -42,7 +42,7 @@ use crate::also_claim::job::{LockJob, REFUSED, Way};
 use crate::catalogue::channel::{ChannelKind, Topic, TopicKind};
 use crate::catalogue::table::NO_COMMAND;
 use crate::catalogue::table::{Command, Spec};
-use crate::catalogue::{error, names, table, zero};
+use crate::catalogue::{error, table, words};
 use crate::client::outbox::{Gather, Ticket};
 use crate::client::slices::Sliced;
 use crate::context::caller::Caller;
@@ -193,8 +193,7 @@ fn existing(args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
 }
 
 fn well_named(spec: &'static Spec, args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
-    zero::check(spec, args).map_err(Some)?;
-    names::check(spec, args).map_err(Some)?;
+    words::check(spec, args).map_err(Some)?;
     Ok(spec)
 }
 

@@ -4,7 +4,7 @@
 use super::accepted_by_anybody;
 use super::route::destination::NOBODYS;
 use crate::catalogue::table::{self, Command, Family};
-use crate::catalogue::{keys, names};
+use crate::catalogue::{keys, words};
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
@@ -24,7 +24,7 @@ pub fn keys(args: Args<'_>) -> Vec<&[u8]> {
 pub fn channels(args: Args<'_>) -> Vec<&[u8]> {
     let spec = args.get(0).and_then(table::lookup);
     let named = spec.filter(|spec| spec.id != Command::Psubscribe && spec.accepts(args.len()));
-    named.map(|spec| names::channels(spec, args).collect()).unwrap_or_default()
+    named.map(|spec| words::channels(spec, args).collect()).unwrap_or_default()
 }
 
 /// Returns the error with which masters would refuse a request whose keys are all locks, as a client would see it.

@@ -6,7 +6,7 @@
 use crate::acl::catalogue::{self, CommandEntry, CommandPlace};
 use crate::acl::{Patterns, User};
 use crate::catalogue::table::{self, Command, Spec};
-use crate::catalogue::{error, keys, names};
+use crate::catalogue::{error, keys, words};
 use crate::client::login::Login;
 use crate::lua::Script;
 use crate::resp::number::parse_i64;
@@ -123,7 +123,7 @@ fn check_channels(user: &User, spec: &Spec, args: Args<'_>) -> Result<(), Denied
         C::Psubscribe => Patterns::allow_pattern,
         _ => Patterns::allow,
     };
-    let mut channels = names::channels(spec, args);
+    let mut channels = words::channels(spec, args);
     if channels.all(|channel| may(allowed, channel)) { Ok(()) } else { Err(Denied::Channel) }
 }
 

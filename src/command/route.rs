@@ -9,7 +9,7 @@ mod notice;
 mod short;
 
 use super::{Action, permission, pubsub};
-use crate::catalogue::{error, names, table};
+use crate::catalogue::{error, table, words};
 use crate::client::outbox::{Order, Ticket};
 use crate::context::caller::Caller;
 use crate::data::connection::Ready;
@@ -504,7 +504,7 @@ fn refused_elsewhere(caller: &Caller, side: &Side, args: Args<'_>) -> Option<Rep
     if side.is_barred() {
         return Some(error::nobody_on_data(caller.login.user().name()));
     }
-    if let Err(refused) = names::check_elsewhere(args) {
+    if let Err(refused) = words::check_elsewhere(args) {
         return Some(refused);
     }
     if let Some(refused) = pubsub::refuse_other_to_subscriber(caller, args) {

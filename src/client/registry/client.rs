@@ -228,7 +228,7 @@ impl Client {
         }
     }
 
-    /// Whether [`Registry::end_silent`] has marked the client.
+    /// Whether [`Registry::end_silent`](super::Registry::end_silent) has marked the client.
     pub fn is_overdue(&self) -> bool {
         self.overdue.load(Ordering::Relaxed)
     }
@@ -266,7 +266,7 @@ impl Client {
         self.unread.store(unread as u64, Ordering::Relaxed);
     }
 
-    /// Sets the waker for [`Client::kill`] and [`Registry::wake_all`].
+    /// Sets the waker for [`Client::kill`] and [`Registry::wake_all`](super::Registry::wake_all).
     pub fn wake_by(&self, waker: &Waker) {
         *lock(&self.waker) = Some(waker.clone());
     }

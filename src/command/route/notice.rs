@@ -4,7 +4,7 @@
 
 use super::destination::Destination;
 use crate::catalogue::table::{self, Command, Family};
-use crate::catalogue::{keys, names};
+use crate::catalogue::{keys, words};
 use crate::command::{Action, outlook};
 use crate::data::advice::Notes;
 use crate::data::advice::unmatched::Unmatched;
@@ -53,7 +53,7 @@ fn see_names(unmatched: &Unmatched, command: u16, args: Args<'_>) {
         return;
     }
     match spec.family {
-        Family::Pubsub => unmatched.see_channels(names::channels(spec, args)),
+        Family::Pubsub => unmatched.see_channels(words::channels(spec, args)),
         // Scripts of locks have their channel among their keys.
         Family::Script => {
             let keys = keys::of(spec, args);

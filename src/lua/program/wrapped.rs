@@ -8,7 +8,7 @@ use super::scan::Scan;
 use super::{OfLibrary, Place, ProgramPart, ProgramText, Ttls, handlers, names, opening, parts};
 use crate::acl::guard::Guard;
 use crate::catalogue::keys::WITHOUT_KEYS;
-use crate::catalogue::zero;
+use crate::catalogue::words;
 use crate::lua::keyspace;
 
 /// Text that becomes a function of its own, with its properties.
@@ -244,10 +244,10 @@ impl Frame {
     ) -> Self {
         let (shim, completes) = (include_str!("shim.lua"), include_str!("completes.lua"));
         let place = |(name, first): &(&str, usize)| format!("['{name}']={}", first + 1);
-        let places: Vec<_> = zero::FIRST_OPTIONS.iter().map(place).collect();
+        let places: Vec<_> = words::FIRST_OPTIONS.iter().map(place).collect();
         let shim = shim
             .replace("CUTTABLE", &places.join(","))
-            .replace("CUT_OPTIONS", &zero::OPTIONS.join(" "))
+            .replace("CUT_OPTIONS", &words::OPTIONS.join(" "))
             .replace("IS_REFUSAL", include_str!("../keyspace/refusal.lua"))
             .replace("HUNGRY", &handlers::writing(true))
             .replace("FRUGAL", &handlers::writing(false));
