@@ -1,4 +1,4 @@
-//! The Lua around a script: what it needs of the proxy's, and no more.
+//! The proxy's Lua around a script: only the parts that the script can need.
 
 use std::sync::LazyLock;
 

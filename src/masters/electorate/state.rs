@@ -1,4 +1,7 @@
-//! What one proxy knows of the masters' votes.
+//! The knowledge of one proxy about the masters, and the voters that follow from it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::FIRST_VERSION;
 use crate::decision::quorum::{MasterId, MasterSet};
@@ -16,9 +19,8 @@ use crate::masters::standing::{Cause, MasterStanding};
 use crate::operation::verdict::Obstacle;
 use crate::time::clock::Instant;
 use crate::time::clocks::Clocks;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
+/// Everything that decides which masters vote.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) masters: Vec<Known>,
