@@ -216,7 +216,7 @@ pub static SETTINGS: &[Setting] = &[
         .field(field!(Live.max_output_bytes, bytes_within(OUTPUT_BYTES), usize::to_string)),
     one("max-memory-clients", "BYTES")
         .help(
-            "Memory of all clients together beyond which the largest users are disconnected: bytes, a \
+            "Memory of all clients together beyond which those that use the most are disconnected: bytes, a \
              percentage, or 0 for no limit",
         )
         .default("256mb")
