@@ -145,7 +145,7 @@ impl Dialogue {
     }
 
     /// Whether the data Redis shows the current request to monitors, who see its stream as well.
-    pub(super) fn is_shown_by_data(&mut self, action: &Action) -> bool {
+    fn is_shown_by_data(&mut self, action: &Action) -> bool {
         let was_told =
             self.caller.side.as_mut().is_some_and(|side| std::mem::take(&mut side.was_told));
         match action {
@@ -158,7 +158,7 @@ impl Dialogue {
         }
     }
 
-    pub(super) fn monitor(&mut self) {
+    fn monitor(&mut self) {
         self.caller.watch_requests();
         if let Some(side) = &mut self.caller.side {
             side.monitor();
@@ -166,7 +166,7 @@ impl Dialogue {
         self.caller.answer(Reply::OK);
     }
 
-    pub(super) fn start(&mut self, operation: Operation, bytes: usize) -> bool {
+    fn start(&mut self, operation: Operation, bytes: usize) -> bool {
         let ticket = self.caller.ticket(&operation, bytes);
         if self.caller.outbox.is_busy(&ticket) {
             return false;
@@ -199,7 +199,7 @@ impl Dialogue {
     }
 
     /// Starts a task that queries one master after the other.
-    pub(super) fn aside(&mut self, aside: Aside, bytes: usize) -> bool {
+    fn aside(&mut self, aside: Aside, bytes: usize) -> bool {
         let key = self.caller.worker.engine().fingerprint(aside.db(), aside.key());
         let ticket = Ticket { key, order: aside.order(), bytes, command: self.caller.command };
         if self.caller.outbox.is_busy(&ticket) {
@@ -211,7 +211,7 @@ impl Dialogue {
         true
     }
 
-    pub(super) fn asking(&mut self) -> Asking {
+    fn asking(&mut self) -> Asking {
         Asking {
             engine: Rc::clone(self.caller.worker.engine()),
             client: Rc::clone(self.large_reads.get_or_insert_with(|| Rc::new(Semaphore::new(1)))),
@@ -220,14 +220,14 @@ impl Dialogue {
     }
 
     /// Starts a task that queries the data Redis and the masters.
-    pub(super) fn on_both(&mut self, job: LockJob) -> bool {
+    fn on_both(&mut self, job: LockJob) -> bool {
         let Some(gate) = self.caller.worker.gate().cloned() else { return false };
         let engine = Rc::clone(self.caller.worker.engine());
         self.run_alone(|target| job.run(engine, gate, target))
     }
 
     /// Answers once the masters know about the unsubscriptions, as after `UNSUBSCRIBE`.
-    pub(super) fn answer_unsubscribed(&mut self, reply: Reply) -> bool {
+    fn answer_unsubscribed(&mut self, reply: Reply) -> bool {
         let told = self.caller.worker.hub().caught_up();
         self.run_alone(|target| async {
             told.await;
@@ -236,7 +236,7 @@ impl Dialogue {
     }
 
     /// Starts a request with many keys once no other is in flight. Later requests wait until it is done.
-    pub(super) fn gather(&mut self, how: Gather, operations: Vec<Operation>) -> bool {
+    fn gather(&mut self, how: Gather, operations: Vec<Operation>) -> bool {
         if self.caller.outbox.in_flight() > 0 {
             return false;
         }
@@ -248,21 +248,21 @@ impl Dialogue {
     }
 
     /// Starts to wait. The client's later requests wait until it is answered.
-    pub(super) fn wait(&mut self, mut waiting: BlockingWait, args: Args<'_>) -> bool {
+    fn wait(&mut self, mut waiting: BlockingWait, args: Args<'_>) -> bool {
         let worker = Rc::clone(&self.caller.worker);
         let withdrawal = self.suspend(&mut waiting, args);
         let asking = self.asking();
         self.run_alone(|target| waiting.run(worker, asking, withdrawal, target))
     }
 
-    pub(super) fn kill_scripts(&mut self) -> bool {
+    fn kill_scripts(&mut self) -> bool {
         let masters = self.caller.worker.settings().masters.clone();
         let network = self.caller.worker.network().clone();
         self.run_alone(|target| async { target.deliver(kill_scripts(network, masters).await) })
     }
 
     /// Starts a task that answers, and lets no request start before it does.
-    pub(super) fn run_alone<F>(&mut self, task: impl FnOnce(Target) -> F) -> bool
+    fn run_alone<F>(&mut self, task: impl FnOnce(Target) -> F) -> bool
     where
         F: Future<Output = ()> + 'static,
     {
@@ -338,7 +338,7 @@ impl Dialogue {
     }
 
     /// Returns the bytes of replies that the client has not read, including the known replies of a transaction.
-    pub(super) fn unread_bytes(&self) -> usize {
+    fn unread_bytes(&self) -> usize {
         let known = self.planning.as_ref().map_or(0, |(planning, _)| planning.known());
         self.caller.outbox.unread_bytes() + known
     }

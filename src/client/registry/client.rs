@@ -30,22 +30,22 @@ pub struct Client {
     pub local_address: Peer,
     pub(super) since: Instant,
     /// Milliseconds after `since`.
-    pub(super) seen_ms: AtomicU64,
-    pub(super) killed: AtomicBool,
+    seen_ms: AtomicU64,
+    killed: AtomicBool,
     /// Whether the client has been silent for longer than allowed.
     pub(super) overdue: AtomicBool,
-    pub(super) monitor: AtomicBool,
-    pub(super) subscriber: AtomicBool,
+    monitor: AtomicBool,
+    subscriber: AtomicBool,
     /// Bytes received that are not a complete request yet, or must wait.
-    pub(super) pending: AtomicU64,
+    pending: AtomicU64,
     /// Bytes of replies that the client has not read yet.
-    pub(super) unread: AtomicU64,
+    unread: AtomicU64,
     /// The memory that the client takes.
     pub holding: Holding,
     /// The last command: its place in the table plus one, or 0 for none.
-    pub(super) command: AtomicU16,
-    pub(super) words: Mutex<ClientWords>,
-    pub(super) waker: Mutex<Option<Waker>>,
+    command: AtomicU16,
+    words: Mutex<ClientWords>,
+    waker: Mutex<Option<Waker>>,
 }
 
 /// One end of a connection.
@@ -219,7 +219,7 @@ impl Client {
     }
 
     /// Returns the letters of `flags` in `CLIENT LIST`.
-    pub(super) fn flags(&self, subscriptions: SubscriptionCounts) -> &'static str {
+    fn flags(&self, subscriptions: SubscriptionCounts) -> &'static str {
         match (self.is_monitor(), subscriptions.any()) {
             (true, true) => "OP",
             (true, false) => "O",
@@ -246,7 +246,7 @@ impl Client {
         Duration::from_millis(idle_ms)
     }
 
-    pub(super) fn age_ms(&self) -> u64 {
+    fn age_ms(&self) -> u64 {
         micros(self.since.elapsed()) / 1000
     }
 
@@ -255,7 +255,7 @@ impl Client {
         self.command.store(command.place + 1, Ordering::Relaxed);
     }
 
-    pub(super) fn last_command(&self) -> &'static str {
+    fn last_command(&self) -> &'static str {
         let place = usize::from(self.command.load(Ordering::Relaxed)).checked_sub(1);
         place.and_then(|place| table::all().get(place)).map_or("NULL", |spec| spec.name)
     }

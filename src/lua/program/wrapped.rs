@@ -162,14 +162,14 @@ impl Open<'_> {
         lua + &format!("local function opened(number,...)\n{of_libraries}return {opened}\nend\n")
     }
 
-    pub(super) fn functions(&self) -> String {
+    fn functions(&self) -> String {
         let guard = self.guard.map(|guard| compact(&guard.lua) + &KNOWN).unwrap_or_default();
         if self.globals { guard + &CLOSED } else { guard }
     }
 }
 
 /// Returns another `redis`, which knows every command.
-pub(super) fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
+fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
     let entry = |(name, handler): (&String, &Handler)| {
         format!("[\"{name}\"]={},", (frame.handler)(name, handler))
     };
@@ -179,7 +179,7 @@ pub(super) fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
 
 /// Returns the functions to call instead of `redis.call` where that needs care. Many refused scripts have only read
 /// before, so these functions are created when the first of them is called.
-pub(super) fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
+fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
     let made = |(name, handler): (&String, &Handler)| {
         let handler = (frame.handler)(name, handler);
         let handler = if handler == READ { "" } else { handler };
@@ -207,7 +207,7 @@ pub(super) fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
 }
 
 /// Returns `lua` with the indentation of a function body.
-pub(super) fn indented(lua: &str) -> String {
+fn indented(lua: &str) -> String {
     lua.lines().map(|line| format!("  {line}\n")).collect()
 }
 
@@ -218,8 +218,8 @@ pub(super) enum Calls {
     Several,
 }
 
-pub(super) static JSON: LazyLock<String> = LazyLock::new(|| compact(include_str!("json.lua")));
-pub(super) static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("redis.lua")));
+static JSON: LazyLock<String> = LazyLock::new(|| compact(include_str!("json.lua")));
+static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("redis.lua")));
 /// Lua after the client's text.
 pub(super) struct Frame {
     /// Returns the handler to use for the command of this name.
@@ -328,7 +328,7 @@ impl Frame {
 }
 
 /// Frame for scripts that use declared keys only. If one needs another key all the same, it is not run again.
-pub(super) static DECLARED: LazyLock<Frame> = LazyLock::new(|| {
+static DECLARED: LazyLock<Frame> = LazyLock::new(|| {
     let frame = Frame::on_registers(Calls::One, ["", "", include_str!("../keyspace/too_late.lua")]);
     Frame { is_cheap: true, ..frame }
 });
@@ -341,31 +341,29 @@ pub(super) static TOGETHER: LazyLock<Frame> = LazyLock::new(|| {
 });
 
 /// For a value with the same end, a moment later: it stays equally long, and less than a millisecond more.
-pub(super) const SAME_STAYS: &str = "text ~= clean_text and the_end == last_end and now >= at_us and now - at_us < 1000 and last_stays";
+const SAME_STAYS: &str = "text ~= clean_text and the_end == last_end and now >= at_us and now - at_us < 1000 and last_stays";
 
 /// Collects the stamps, to write all of them at once.
-pub(super) const KEEP_FOR_ALL: &str =
+const KEEP_FOR_ALL: &str =
     "stamps_kept[places + 1], stamps_kept[places + 2] = companion_key, stamp\nplaces = places + 2";
 
 /// Frame for scripts that may need another key after they have written. Then everything that they have written is
 /// restored, in the same run, and they run again with that key.
-pub(super) static MADE_UP: LazyLock<Frame> = LazyLock::new(|| {
+static MADE_UP: LazyLock<Frame> = LazyLock::new(|| {
     let (keep, give_back) =
         (include_str!("../keyspace/keep_image.lua"), include_str!("../keyspace/give_back.lua"));
     Frame::on_registers(Calls::One, ["local images = {}\n", keep, give_back])
 });
-pub(super) static CHEAP: LazyLock<Vec<Statement>> = LazyLock::new(|| {
+static CHEAP: LazyLock<Vec<Statement>> = LazyLock::new(|| {
     let cheap = include_str!("../keyspace/cheap.lua");
     statements(&cheap.replace("IS_REFUSAL\n", &indented(include_str!("../keyspace/refusal.lua"))))
 });
-pub(super) static CLOSED: LazyLock<String> = LazyLock::new(|| {
+static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("globals.lua"));
     lua.replace("GIVEN_NAMES", names::GIVEN).replace("GLOBAL_NAMES", names::GLOBALS)
 });
-pub(super) static LIBRARY: LazyLock<String> =
-    LazyLock::new(|| compact(include_str!("library.lua")));
-pub(super) static KNOWN: LazyLock<String> = LazyLock::new(|| compact(include_str!("known.lua")));
-pub(super) static DISARM: LazyLock<String> =
-    LazyLock::new(|| compact(include_str!("harmless.lua")));
+static LIBRARY: LazyLock<String> = LazyLock::new(|| compact(include_str!("library.lua")));
+static KNOWN: LazyLock<String> = LazyLock::new(|| compact(include_str!("known.lua")));
+static DISARM: LazyLock<String> = LazyLock::new(|| compact(include_str!("harmless.lua")));
 pub(super) static EXPLAIN: LazyLock<String> =
     LazyLock::new(|| compact(include_str!("explain.lua")));

@@ -141,7 +141,7 @@ impl State {
         self.term.voters().union(ahead)
     }
 
-    pub(super) fn stranger(&self, at: usize) -> MasterStanding {
+    fn stranger(&self, at: usize) -> MasterStanding {
         let Some(sight) = &self.masters[at].sight else { return MasterStanding::Waiting };
         let shown = sight.shown(String::new());
         MasterStanding::Stranger(match is_strange(&self.roster, &shown) {
@@ -151,7 +151,7 @@ impl State {
     }
 
     /// Whether a mark of any version shows that its member remembers.
-    pub(super) fn remembers(&self, place: MasterId, mark: Option<&Mark>) -> bool {
+    fn remembers(&self, place: MasterId, mark: Option<&Mark>) -> bool {
         let Some(expected) = Mark::expected(&self.roster, place, 0) else { return false };
         let Some(mark) = mark else { return false };
         let is_newer = mark.version().is_some_and(|version| version > self.roster.version);
