@@ -188,8 +188,18 @@ pub fn at(place: u16) -> Option<&'static Spec> {
     ALL.get(usize::from(place))
 }
 
+#[inline]
 fn place(name: &[u8]) -> Option<usize> {
-    PACKED.binary_search(&pack(name)?).ok()
+    let packed = pack(name)?;
+    let mut bucket = bucket(packed);
+    // No bucket is far from an empty one, since most are.
+    loop {
+        match BUCKETS[bucket] {
+            EMPTY => return None,
+            place if PACKED[usize::from(place)] == packed => return Some(usize::from(place)),
+            _ => bucket = (bucket + 1) % BUCKETS.len(),
+        }
+    }
 }
 
 /// Finds a command by its name, in any case.
@@ -273,6 +283,36 @@ static PACKED: [Packed; ALL.len()] = {
     }
     names
 };
+
+/// Marks a bucket without a command.
+const EMPTY: u16 = u16::MAX;
+
+/// The binary logarithm of the number of buckets.
+const BUCKET_BITS: u32 = 10;
+
+/// The place of each command, in the bucket of its packed name or the next free one.
+static BUCKETS: [u16; 1 << BUCKET_BITS] = {
+    let mut buckets = [EMPTY; 1 << BUCKET_BITS];
+    assert!(2 * ALL.len() < buckets.len(), "few names share a bucket");
+    let mut place = 0;
+    while place < ALL.len() {
+        let mut at = bucket(packed(ALL[place].name));
+        while buckets[at] != EMPTY {
+            at = (at + 1) % buckets.len();
+        }
+        buckets[at] = place as u16;
+        place += 1;
+    }
+    buckets
+};
+
+/// Returns the bucket in which to look for a name: the top bits of a product with the golden ratio (Fibonacci hashing).
+#[inline]
+const fn bucket((first, rest): Packed) -> usize {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let folded = (first >> 64) as u64 ^ (first as u64).rotate_left(29) ^ rest.rotate_left(13);
+    (folded.wrapping_mul(GOLDEN) >> (u64::BITS - BUCKET_BITS)) as usize
+}
 
 const fn packed(name: &str) -> Packed {
     pack(name.as_bytes()).expect("a name that fits")

@@ -107,7 +107,13 @@ fn check_options(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     if args.iter().skip(first).any(is_cut_option) { Err(error::SYNTAX) } else { Ok(()) }
 }
 
+#[inline]
 fn is_cut_option(word: &[u8]) -> bool {
+    word.contains(&0) && is_option_before_zero(word)
+}
+
+#[cold]
+fn is_option_before_zero(word: &[u8]) -> bool {
     let option = word.iter().position(|byte| *byte == 0).map(|zero| &word[..zero]);
     option.is_some_and(|option| is(option, &OPTIONS))
 }

@@ -50,7 +50,15 @@ impl Engine {
         }
     }
 
+    #[inline]
     pub(super) fn publish_announcements(self: &Rc<Self>) {
+        if !self.announcements.borrow().is_empty() {
+            self.publish_all_announcements();
+        }
+    }
+
+    #[cold]
+    fn publish_all_announcements(self: &Rc<Self>) {
         let messages = std::mem::take(&mut *self.announcements.borrow_mut());
         for Message { shard, channel, payload } in messages {
             let kind = if shard { ChannelKind::Shard } else { ChannelKind::Plain };

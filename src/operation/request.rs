@@ -76,8 +76,14 @@ fn word_ends(out: &mut Vec<u8>, bytes: &[u8]) {
 #[inline]
 fn length(out: &mut Vec<u8>, marker: u8, length: usize) {
     // Most words are that short.
-    if let digit @ 0..=9 = length {
-        return out.extend_from_slice(&[marker, b'0' + digit as u8, b'\r', b'\n']);
+    let digit = |value: usize| b'0' + value as u8;
+    match length {
+        0..=9 => return out.extend_from_slice(&[marker, digit(length), b'\r', b'\n']),
+        10..=99 => {
+            let (tens, ones) = (digit(length / 10), digit(length % 10));
+            return out.extend_from_slice(&[marker, tens, ones, b'\r', b'\n']);
+        }
+        _ => {}
     }
     out.push(marker);
     out.extend_from_slice(Number::default().digits(length as i64));

@@ -117,12 +117,10 @@ impl Decoder {
 /// Recognizes the two replies that make up nearly all votes on a claim, by comparing their bytes.
 #[inline]
 fn usual_vote(buf: &[u8]) -> Option<(Answer<'_>, &[u8])> {
-    if buf.starts_with(b"+OK\r\n") {
-        Some((Answer::Simple(&buf[1..3]), &buf[..5]))
-    } else if buf.starts_with(b"_\r\n") {
-        Some((Answer::Nil, &buf[..3]))
-    } else {
-        None
+    match buf {
+        [b'_', b'\r', b'\n', ..] => Some((Answer::Nil, &buf[..3])),
+        [b'+', b'O', b'K', b'\r', b'\n', ..] => Some((Answer::Simple(&buf[1..3]), &buf[..5])),
+        _ => None,
     }
 }
 

@@ -36,6 +36,12 @@ impl Limits {
     fn allows(self, length: usize) -> bool {
         self.may_pass || length <= self.max_request_bytes
     }
+
+    /// Returns the maximum length of a request here.
+    #[inline]
+    fn longest_request(self) -> usize {
+        if self.may_pass { SPAN_MAX } else { self.max_request_bytes.min(SPAN_MAX) }
+    }
 }
 
 /// Information about an incomplete request.
@@ -138,6 +144,9 @@ impl Decoder {
     /// Reads on in an array, and returns whether it is complete.
     fn take_array(&mut self, buf: &[u8], limits: Limits) -> Result<bool, ProtocolError> {
         let Some(mut missing) = self.array_length(buf, limits)? else { return Ok(false) };
+        if self.bulk.is_none() {
+            missing = self.take_short_arguments(buf, limits, missing);
+        }
         while missing > 0 {
             if !self.take_argument(buf, limits)? {
                 return Ok(false);
@@ -148,15 +157,40 @@ impl Decoder {
         Ok(true)
     }
 
+    /// Reads bulk strings as long as they are whole and short: in nearly every request all of them. Returns the number
+    /// of the others.
+    #[inline]
+    fn take_short_arguments(&mut self, buf: &[u8], limits: Limits, missing: u32) -> u32 {
+        let whole = &buf[..buf.len().min(limits.longest_request())];
+        let (mut at, mut missing) = (self.at, missing);
+        while missing > 0
+            && let Some((length, header)) = short_header(whole.get(at..).unwrap_or_default())
+            && limits.allows(length)
+            && let (start, end) = (at + header, at + header + length)
+            && end + CRLF <= whole.len()
+        {
+            self.spans.push(Span::new(start, end));
+            at = end + CRLF;
+            missing -= 1;
+        }
+        (self.at, self.missing) = (at, Some(missing));
+        missing
+    }
+
     /// Returns the number of missing arguments, once the header has arrived.
     fn array_length(&mut self, buf: &[u8], limits: Limits) -> Result<Option<u32>, ProtocolError> {
-        if self.missing.is_none() {
+        if self.missing.is_some() {
+            return Ok(self.missing);
+        }
+        if let [_, ones @ b'0'..=b'9', b'\r', _, ..] = *buf {
+            (self.at, self.missing) = (SHORT_HEADER, Some(u32::from(ones - b'0')));
+        } else {
             let Some(line) = self.take_header(buf, ProtocolError::TooBigArrayHeader)? else {
                 return Ok(None);
             };
             self.missing = Some(parse_array_length(&line[1..], limits)?);
-            self.check_request_bytes(self.at, limits)?;
         }
+        self.check_request_bytes(self.at, limits)?;
         Ok(self.missing)
     }
 
@@ -256,9 +290,7 @@ impl Decoder {
 
     #[inline]
     fn check_request_bytes(&self, end: usize, limits: Limits) -> Result<(), ProtocolError> {
-        let longest =
-            if limits.may_pass { SPAN_MAX } else { limits.max_request_bytes.min(SPAN_MAX) };
-        if end > longest {
+        if end > limits.longest_request() {
             return Err(ProtocolError::TooBigRequest);
         }
         Ok(())
@@ -277,13 +309,16 @@ fn parse_array_length(digits: &[u8], limits: Limits) -> Result<u32, ProtocolErro
     Ok(u32::try_from(length).unwrap_or(0))
 }
 
+/// Length of a header with one digit.
+const SHORT_HEADER: usize = 4;
+
 /// Returns a bulk string's length and the size of its header, if the length has one or two digits. Nearly every header
 /// is like this.
 #[inline]
 fn short_header(buf: &[u8]) -> Option<(usize, usize)> {
     let value = |digit: u8| usize::from(digit - b'0');
     match *buf {
-        [b'$', ones @ b'0'..=b'9', b'\r', _, ..] => Some((value(ones), 4)),
+        [b'$', ones @ b'0'..=b'9', b'\r', _, ..] => Some((value(ones), SHORT_HEADER)),
         [b'$', tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] => {
             Some((10 * value(tens) + value(ones), 5))
         }

@@ -103,8 +103,23 @@ impl MasterSet {
     }
 
     /// Iterates over the masters in the order of the list.
-    pub fn iter(self) -> impl Iterator<Item = MasterId> {
-        (0..MAX_MASTERS as u8).map(MasterId).filter(move |master| self.contains(*master))
+    pub fn iter(self) -> Masters {
+        Masters(self.0)
+    }
+}
+
+/// Iterator over the masters of a set.
+#[derive(Clone, Debug)]
+pub struct Masters(u32);
+
+impl Iterator for Masters {
+    type Item = MasterId;
+
+    #[inline]
+    fn next(&mut self) -> Option<MasterId> {
+        let first = (self.0 != 0).then(|| MasterId(self.0.trailing_zeros() as u8))?;
+        self.0 &= self.0 - 1;
+        Some(first)
     }
 }
 
