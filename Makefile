@@ -12,7 +12,8 @@ REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(
 
 .DEFAULT_GOAL := help
 .PHONY: help run release test test-packages test-model test-sim test-planted test-mutants test-browser test-clients \
-	clients-page test-applications applications-page chaos reliability-page lint bench fuzz fuzz-differential docs
+	test-instructions clients-page test-applications applications-page chaos reliability-page lint bench fuzz \
+	fuzz-differential docs
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -49,6 +50,10 @@ test-planted: ## plant every bug of tests/planted, for half an hour, and see tha
 test-mutants: ## change the decisions in every way that cargo-mutants knows, and see that a test fails
 	@if ! $(CARGO) mutants --version >/dev/null 2>&1; then $(CARGO) install --locked cargo-mutants; fi
 	$(CARGO) mutants --jobs 1 --output target
+
+test-instructions: ## count the instructions of a request, and see that they are not many more than before
+	@scripts/install-missing redis-server redis-tools valgrind
+	CARGO=$(CARGO) scripts/instructions
 
 test-browser: ## look at the status page with a headless Chromium
 	@scripts/install-missing redis-server redis-tools chromium chromium-driver
