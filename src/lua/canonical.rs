@@ -65,7 +65,9 @@ impl Canonical {
             Self::Acquire => of_leases!("canonical/acquire.lua"),
             Self::Extend => of_leases!("canonical/extend.lua"),
             Self::Look => of_leases!("canonical/look.lua"),
-            Self::Release => of_leases!("canonical/release.lua"),
+            Self::Release => {
+                concat!(include_str!("canonical/known.lua"), of_leases!("canonical/release.lua"))
+            }
             Self::Deliver => include_str!("canonical/deliver.lua"),
             Self::TakeBack => include_str!("canonical/take_back.lua"),
             Self::Note => include_str!("canonical/note.lua"),

@@ -1,7 +1,7 @@
 -- Takes a free key (if ARGV[4] allows it), or extends one that holds the token ARGV[2], or its first ARGV[5] bytes.
 -- ARGV[1] is the tag of this attempt. 1: taken; 0: held by another; a tag: held by the client, now one generation
 -- higher. The later expiry stays. 'stamped': it is a register.
-local value, is_register = look(KEYS[1])
+local value, is_register = look(KEYS[1], redis.pcall('GET', KEYS[1]))
 if is_register then
   return redis.status_reply('stamped')
 elseif not value then

@@ -1,7 +1,7 @@
 -- Extends the key if it holds the token, and raises its generation, so that no take-back in flight can hit it. A later
 -- expiry stays, and so does the lack of one. Returns its previous tag; with the remaining TTL (-1: none) if that is
 -- longer than asked; -2: no such key; -3: held by another; 'stamped': it is a register.
-local value, is_register = look(KEYS[1])
+local value, is_register = look(KEYS[1], redis.pcall('GET', KEYS[1]))
 if is_register then
   return redis.status_reply('stamped')
 elseif not value then

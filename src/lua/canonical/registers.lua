@@ -1,7 +1,6 @@
--- The value of a key, and whether the key is a register, or no string: the caller then changes nothing and returns
--- 'stamped'. A value with a tag is a lease, whatever its stamp.
-local function look(key)
-  local value = redis.pcall('GET', key)
+-- The value of a key as `GET` answered it, and whether the key is a register, or no string: the caller then changes
+-- nothing and returns 'stamped'. A value with a tag is a lease, whatever its stamp.
+local function look(key, value)
   if value and type(value) ~= 'string' then
     return false, true
   elseif tag_of(value) ~= '' then

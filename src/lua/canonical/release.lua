@@ -1,7 +1,8 @@
 -- Deletes the key if it holds exactly the tag ARGV[1] and the token ARGV[2]. Returns its remaining TTL (-1: none); -2:
 -- no such key; -3: held by another; -4: the same attempt, extended meanwhile; -5: another attempt holds the token;
 -- 'stamped': it is a register.
-local value, is_register = look(KEYS[1])
+local is_register
+value, is_register = look(KEYS[1], value)
 if is_register then
   return redis.status_reply('stamped')
 elseif not value then
