@@ -295,6 +295,13 @@ impl Page<'_, '_> {
         for (worker, metrics) in self.shared.metrics.iter().enumerate() {
             histogram(&mut family, &[("worker", &worker.to_string())], [&metrics.lag].into_iter())?;
         }
+        let help = "Time from the first refusal of a client that polls for a lock to its grant.";
+        let mut family =
+            self.encoder.encode_descriptor("polling", help, unit, MetricType::Histogram)?;
+        histogram(&mut family, &[], self.shared.metrics.iter().map(|metrics| &metrics.polled))?;
+        let waiting = status::sum(self.shared, |metrics| metrics.waiting.get());
+        let help = "Claims of such clients that wait for a held lock.";
+        self.gauge("waiting_claims", help, None, waiting as f64)?;
         let (scripts, bytes) = self.shared.scripts().size();
         self.gauge("scripts", "Scripts in the cache.", None, scripts as f64)?;
         self.gauge("scripts", "Memory of the cached scripts.", Some(&Unit::Bytes), bytes as f64)?;

@@ -67,6 +67,21 @@ impl Target {
         }
     }
 
+    /// Whether the client waits for no other reply, and may still send requests.
+    pub fn is_alone(&self) -> bool {
+        let Waiter::Slot(outbox, ..) = &self.0 else { return false };
+        let state = outbox.state.borrow();
+        state.slots.len() == 1 && !state.ended && !state.closed
+    }
+
+    /// Notes that the claim with this name waits. The client's next request ends the waiting
+    /// ([`Outbox::take_waiting`]).
+    pub fn waits(&self, claim: ClaimName) {
+        if let Waiter::Slot(outbox, ..) = &self.0 {
+            outbox.state.borrow_mut().waiting = Some(claim);
+        }
+    }
+
     /// Whether a long wait would serve no client: it has gone, or will send no more. Redis drops a waiting client once
     /// it will send no more (`networking.c`, `readQueryFromClient`).
     pub fn is_abandoned(&self) -> bool {
@@ -109,6 +124,9 @@ impl Target {
         }
     }
 }
+
+/// The name of a claim that waits, which only the engine can read.
+pub type ClaimName = u64;
 
 /// The slots of one session, and the bytes that are ready to be written.
 #[derive(Debug, Default)]
@@ -186,6 +204,8 @@ struct State {
     is_looked_for: bool,
     /// The slot of a transaction that must end before anything else starts.
     executing: Option<u64>,
+    /// The claim that waits for a held key, if it is still unanswered.
+    waiting: Option<ClaimName>,
     /// The parts of one request, whose replies are gathered into one.
     gathering: Option<Gathering>,
     /// A request that a shared connection to the data Redis did not answer.
@@ -383,6 +403,7 @@ impl Outbox {
     fn fill(&self, slot: u64, filling: Filling) {
         let state = &mut *self.state.borrow_mut();
         let Some(index) = slot.checked_sub(state.first) else { return };
+        state.waiting = None;
         let filling = state.executed(filling);
         if let Some(slot) = state.slots.get_mut(index as usize) {
             state.answer_bytes -= std::mem::take(&mut slot.answer_bytes);
@@ -483,6 +504,12 @@ impl Outbox {
     pub fn is_executing(&self) -> bool {
         let state = self.state.borrow();
         state.executing.is_some_and(|slot| slot >= state.first)
+    }
+
+    /// Returns the claim whose waiting would hold up the client's next request.
+    #[inline]
+    pub fn take_waiting(&self) -> Option<ClaimName> {
+        self.state.borrow_mut().waiting.take()
     }
 
     /// Notes that the client will send no more requests, though it may still read replies.

@@ -72,6 +72,8 @@ pub struct Settings {
     pub split_vote_retries: u32,
     /// Maximum random pause before such a retry.
     pub split_vote_delay: Duration,
+    /// Maximum time that a claim of a client that polls for a held key waits for the key; zero if none waits.
+    pub fair_waiting: Duration,
     /// Whether to refuse remote clients that need neither a password nor a certificate (`protected-mode` of
     /// redis.conf).
     pub protected_mode: bool,
@@ -145,6 +147,7 @@ impl Settings {
             drift: 0.01,
             split_vote_retries: 3,
             split_vote_delay: Duration::from_millis(20),
+            fair_waiting: Duration::from_millis(5),
             protected_mode: true,
             max_request_bytes: 1 << 20,
             workers: 1,

@@ -159,6 +159,10 @@ pub static SETTINGS: &[Setting] = &[
         .help("Longest random pause before such a retry")
         .default("20ms")
         .field(field!(Fixed.split_vote_delay, duration_within(1..=10_000), shown_duration)),
+    one("fair-waiting", "DURATION")
+        .help("Longest wait for a held key of a client that polls for it")
+        .default("5ms")
+        .field(field!(Fixed.fair_waiting, duration_within(0..=1000), shown_duration)),
     one("no-ttl", "RULE")
         .help("Treatment of locks without a TTL: keep, reject or lease=DURATION")
         .default("keep")

@@ -70,6 +70,7 @@ impl Worker {
             vote_timeout: settings.vote_timeout,
             patience: settings.patience(),
             split_vote_retries: settings.split_vote_retries,
+            fair_waiting: settings.fair_waiting,
             unix_time,
             leases: Rc::default(),
             registers: Rc::default(),

@@ -69,13 +69,20 @@ impl Engine {
     /// Returns the keys that an operation has changed, if any client listens. With several keys, the operation may only
     /// have read some of them.
     pub(super) fn changed_keys(&self, operation: &Operation) -> Vec<(u32, Vec<u8>)> {
-        if self.changes.is_unheard() { Vec::new() } else { operation.changed_keys(&self.rules) }
+        if self.changes.is_unheard() && !self.may_free(operation) {
+            return Vec::new();
+        }
+        operation.changed_keys(&self.rules)
     }
 
-    pub(super) fn tell_changes(&self, changed: Vec<(u32, Vec<u8>)>) {
-        let certain = changed.len() == 1;
+    pub(super) fn tell_changes(&self, operation: &Operation, changed: Vec<(u32, Vec<u8>)>) {
+        let (certain, may_free) = (changed.len() == 1, self.may_free(operation));
         for (db, key) in changed {
-            self.changes.tell(self.fingerprint(db, &key), certain);
+            let key = self.fingerprint(db, &key);
+            self.changes.tell(key, certain);
+            if may_free {
+                self.free(key);
+            }
         }
     }
 }

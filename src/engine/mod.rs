@@ -2,7 +2,7 @@
 //!
 //! * `flight`: an operation from its start until its last frame is answered;
 //! * `rounds` sends its requests, `answers` processes the answers, `replies` answers its client; `deadlines`, `pauses`;
-//! * `turns`: operations on one key run one after the other;
+//! * `turns`: operations on one key run one after the other; `fair_waiting`: claims of clients that poll for a held key;
 //! * [`link`]: the pipelined connection of a worker to a master; [`lane`]: a second one, for large answers;
 //! * [`sequential`]: requests that go to one master after the other;
 //! * `granted`, `take_back`, `wrap_up`: leases given back, claims taken back, and the end of a flight;
@@ -14,6 +14,7 @@ mod comparing;
 pub mod connection;
 mod deadlines;
 mod decided_stamps;
+mod fair_waiting;
 mod flight;
 mod granted;
 pub mod lane;
@@ -40,9 +41,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::client::outbox::Target;
 use crate::client::slowlog::Slowlog;
 use crate::decision::quorum::MasterSet;
+use crate::decision::quorum::pollers::Pollers;
 use crate::decision::quorum::turn::{self, Turns};
 use crate::decision::roster::term::Term;
 use crate::engine::link::Link;
@@ -72,6 +76,9 @@ pub struct Engine {
     stopwatch: Stopwatch,
     flights: Flights,
     turns: RefCell<Turns<OperationId>>,
+    pollers: RefCell<Pollers<OperationId>>,
+    /// Notified when a claim begins to wait that is the next to be woken.
+    waits: Notify,
     hasher: foldhash::fast::RandomState,
     deadlines: Deadlines,
     stamps: Stamps,
@@ -95,7 +102,6 @@ impl Engine {
         slowlog: Arc<Slowlog>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            rules,
             split_vote_delay,
             links,
             electorate,
@@ -105,6 +111,8 @@ impl Engine {
             stopwatch: Stopwatch::new(),
             flights: Flights::default(),
             turns: RefCell::default(),
+            pollers: RefCell::new(Pollers::new(rules.fair_waiting)),
+            waits: Notify::new(),
             hasher: foldhash::fast::RandomState::default(),
             deadlines: Deadlines::default(),
             stamps: Stamps::default(),
@@ -113,6 +121,7 @@ impl Engine {
             announcements: RefCell::default(),
             ready: RefCell::default(),
             later: RefCell::default(),
+            rules,
         })
     }
 
@@ -181,13 +190,15 @@ impl Engine {
         let turn = operation.kind.turn();
         let mut flight = self.flights.begin(operation, target);
         flight.turn = turn.as_ref().map(|_| key);
-        let enter = |kind| self.turns.borrow_mut().enter(key, flight.id, kind);
-        match turn.map_or(turn::Entry::Now, enter) {
-            turn::Entry::Now => self.take_turns(&mut flight),
-            turn::Entry::Wait => self.waits_since_now(&mut flight),
-            turn::Entry::Full => {
-                flight.turn = None;
-                self.turn_away(&mut flight);
+        if !self.waits_to_ask(&mut flight) {
+            let enter = |kind| self.turns.borrow_mut().enter(key, flight.id, kind);
+            match turn.map_or(turn::Entry::Now, enter) {
+                turn::Entry::Now => self.take_turns(&mut flight),
+                turn::Entry::Wait => self.waits_since_now(&mut flight),
+                turn::Entry::Full => {
+                    flight.turn = None;
+                    self.turn_away(&mut flight);
+                }
             }
         }
         self.put_back(flight);

@@ -21,11 +21,15 @@ impl Engine {
         let (is_noted, was_in_vain) = (aftermath.note.is_some(), aftermath.was_in_vain);
         self.follow_up(flight, aftermath);
         if let Some(key) = turn {
+            self.note_poll(&flight.operation, key, &reply, end);
             let concerned = self.turns.borrow_mut().leave(key, end);
             for waiting in concerned.sharing {
-                self.share(waiting, &reply);
+                if reply.is_error() || !self.goes_on_waiting(waiting) {
+                    self.share(waiting, &reply);
+                }
             }
             self.hand_over(concerned.next, was_in_vain);
+            self.end_waits(key, &reply, end);
         }
         if is_noted {
             return self.deliver_behind_notes(target, reply);

@@ -21,6 +21,7 @@ impl Engine {
             let reply = flight.operation.kind.as_known(reply);
             return self.reply(flight, reply, turn::End::Lost);
         }
+        self.asks_as_poller(flight);
         self.rules.registers.see_flushes(self.links.iter().map(|link| link.flushed()).sum());
         let db = flight.operation.db;
         let flush = self.links.iter().map(|link| link.last_flush(db)).max();

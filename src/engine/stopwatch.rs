@@ -1,6 +1,7 @@
 //! Durations for metrics.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use crate::metrics::histogram::micros;
 use crate::time::clock::{self, Instant};
@@ -32,6 +33,11 @@ impl Stopwatch {
     /// Returns the last time set.
     pub(super) fn us(&self) -> u64 {
         self.us.get()
+    }
+
+    /// Returns the moment at which it will show this time.
+    pub(super) fn moment(&self, us: u64) -> Instant {
+        self.start + Duration::from_micros(us)
     }
 
     /// Returns the time from `us` to the last time set.

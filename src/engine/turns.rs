@@ -107,6 +107,7 @@ impl Engine {
         for key in held {
             let concerned = self.turns.borrow_mut().leave(key, turn::End::Done);
             self.hand_over(concerned.next, was_in_vain);
+            self.end_waits(key, &Reply::Nil, turn::End::Done);
         }
     }
 
@@ -128,8 +129,11 @@ impl Engine {
     /// Answers a claim whose outcome another one decided while it waited.
     pub(super) fn share(&self, id: OperationId, reply: &Reply) {
         let taken = self.on_flight(id, |flight| {
-            flight.turn = None;
+            let key = flight.turn.take();
             let (target, reply) = (flight.target.take()?, flight.operation.kind.shared(reply));
+            if let Some(key) = key {
+                self.note_poll(&flight.operation, key, &reply, turn::End::Lost);
+            }
             self.count_verdict(&flight.operation, &reply);
             self.count_time(flight, &target);
             Some((target, reply))

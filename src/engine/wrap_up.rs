@@ -49,7 +49,7 @@ impl Engine {
             self.note_over(flight, note);
         }
         self.leave_turns(turns, was_in_vain);
-        self.tell_changes(changed);
+        self.tell_changes(&flight.operation, changed);
         self.announce(messages);
     }
 

@@ -134,6 +134,10 @@ pub struct Metrics {
     pub rollbacks: Count,
     /// Requests refused because too many wait for the same key.
     pub turned_away: Count,
+    /// Claims that wait for a held key now.
+    pub waiting: Gauge,
+    /// Time from a poller's first refusal to its grant, in microseconds.
+    pub polled: Histogram,
     /// Programs to which masters gave different replies although they held the same state.
     pub replies_differing: Count,
     /// Bytes received from clients.
@@ -189,6 +193,8 @@ impl Metrics {
             retries: Default::default(),
             rollbacks: Count::default(),
             turned_away: Count::default(),
+            waiting: Gauge::default(),
+            polled: Histogram::default(),
             replies_differing: Count::default(),
             bytes_in: Count::default(),
             bytes_out: Count::default(),

@@ -151,6 +151,11 @@ pub trait Behaviour: Debug {
         None
     }
 
+    /// Returns the token of a claim that its client may repeat until it is granted.
+    fn polls_with(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// Returns the additional keys on which the operation takes turns, one after the other, each alone.
     fn turns(&self) -> &[u64] {
         &[]

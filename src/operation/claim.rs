@@ -166,6 +166,10 @@ impl Behaviour for Claim {
         (self.how == How::IfFree).then_some(turn::TurnKind::Claim)
     }
 
+    fn polls_with(&self) -> Option<&[u8]> {
+        (self.how == How::IfFree).then_some(&*self.token)
+    }
+
     /// Returns the reply for a claim that lost together with one that got `reply`: the same error, or a refusal.
     fn shared(&self, reply: &Reply) -> Reply {
         if reply.is_error() { reply.clone() } else { self.replies.held.clone() }

@@ -27,6 +27,8 @@ pub struct Rules {
     pub patience: Duration,
     /// Maximum retries of a split vote.
     pub split_vote_retries: u32,
+    /// Maximum time that a claim of a poller waits for a held key.
+    pub fair_waiting: Duration,
     /// The time of day.
     pub unix_time: Arc<UnixTime>,
     /// The leases of this worker.
@@ -100,6 +102,7 @@ impl Rules {
             vote_timeout,
             patience: Duration::from_secs(2),
             split_vote_retries: 0,
+            fair_waiting: Duration::ZERO,
             unix_time: Arc::new(UnixTime::new(3, 0.01)),
             leases: Rc::default(),
             registers: Rc::default(),

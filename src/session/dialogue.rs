@@ -69,6 +69,9 @@ impl Dialogue {
         if args.is_empty() {
             return true;
         }
+        if let Some(claim) = self.caller.outbox.take_waiting() {
+            self.caller.worker.engine().end_wait(claim);
+        }
         let bytes = raw.len();
         let action = command::prepare(&mut self.caller, args);
         let is_watched = self.caller.worker.registry().monitors().any();

@@ -27,6 +27,7 @@ pub(super) async fn look_at_itself(worker: Rc<Worker>) {
             worker.registry().set_requests_per_second(rate.of(worker.registry().requests()));
         }
         metrics.in_flight.set(worker.engine.in_flight() as u64);
+        metrics.waiting.set(worker.engine.waiting() as u64);
         for link in worker.engine.links() {
             let master = metrics.master(link.master());
             master.is_up.set(u64::from(link.is_up()));
@@ -130,6 +131,20 @@ pub(super) async fn deadlines(engine: Rc<Engine>) {
                 read_first().await;
                 engine.expire(now);
             }
+        }
+    }
+}
+
+/// Ends the waiting of claims that have waited for a held key for long enough.
+pub(super) async fn waits(engine: Rc<Engine>) {
+    loop {
+        match engine.next_wait_due() {
+            None => engine.wait_begun().await,
+            Some(due) => tokio::select! {
+                biased;
+                () = engine.wait_begun() => {}
+                () = tokio::time::sleep_until(due) => engine.end_waits_due(),
+            },
         }
     }
 }

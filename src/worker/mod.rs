@@ -94,6 +94,7 @@ impl Worker {
             tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
         }
         tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
+        tokio::task::spawn_local(chores::waits(Rc::clone(&self.engine)));
         tokio::task::spawn_local(Rc::clone(&self.engine).keep_settling());
         tokio::task::spawn_local(Rc::clone(&self.engine).keep_closing());
         tokio::task::spawn_local(chores::look_at_itself(Rc::clone(self)));

@@ -6,9 +6,11 @@
 //! * [`agreement`] counts equal answers;
 //! * [`ttl`] is the time to live that a quorum guarantees;
 //! * [`walk`] finds everything that a quorum holds, page by page;
-//! * [`turn`] keeps two claims of one worker from racing on the masters.
+//! * [`turn`] keeps two claims of one worker from racing on the masters;
+//! * [`pollers`]: claims of clients that poll for a held key wait for their turn.
 
 pub mod agreement;
+pub mod pollers;
 pub mod ttl;
 pub mod turn;
 pub mod walk;
