@@ -2,6 +2,7 @@
 //!
 //! A claim waits for at most a second here, the longest time that the setting allows. On a machine on which the steps of
 //! a test take longer than that, they are repeated: no test depends on how fast it is.
+#![allow(clippy::disallowed_methods, reason = "steps are repeated if they took too long")]
 
 mod support;
 
