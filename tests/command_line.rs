@@ -184,7 +184,7 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
          master-tls-ca-cert-file=none master-tls-cert-file=none master-tls-key-file=none \
          master-tls-server-name=none admin=none admin-host= vote-timeout=50ms patience=1s500ms \
          max-ttl=3s drift=0.2 split-vote-retries=3 \
-         split-vote-delay=20ms protected-mode=true max-request-bytes=1048576 workers=3 restart-wait=3s \
+         split-vote-delay=20ms fair-waiting=5ms protected-mode=true max-request-bytes=1048576 workers=3 restart-wait=3s \
          cold-start=trust handover=none no-ttl=keep requirepass=none users=default max-clients=10000 max-clients-per-user=0 timeout=0s tcp-keepalive=5m \
          max-output-bytes=67108864 max-memory-clients=268435456 slowlog-log-slower-than=10000 slowlog-max-len=128 \
          drain-timeout=10s allow-flush=true redis-version=auto log-format=json"
