@@ -204,7 +204,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         // Requests that were on their way to a source while its page was read have arrived.
         tokio::time::sleep(self.pause).await;
         for db in &databases {
-            self.unless_flushed(*db, self.registers_again(*db)).await?;
+            self.unless_flushed(*db, self.once_more(*db)).await?;
         }
         // Anything the sources have dropped is now below these floors, or still there.
         self.raise_floors().await?;
@@ -232,23 +232,35 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         }
     }
 
-    /// Gives the target the registers written during the copy, so that it does not start out behind.
-    async fn registers_again(&self, db: u32) -> Result<(), Failed> {
+    /// Gives the target what was written during the copy, so that it does not start out behind: registers, and keys that
+    /// it does not hold because proxies had no connection to it yet. The last pass removes what is released meanwhile.
+    async fn once_more(&self, db: u32) -> Result<(), Failed> {
         let Some(first) = self.sources.first() else { return Ok(()) };
         self.select(db).await?;
-        let mut cursor = 0;
+        let over = self.over(db).await?;
+        let walk = Walk { db, over: &over, look: Look::First };
+        let (mut cursor, mut open) = (0, Vec::new());
         loop {
-            let (onwards, keys) = page::scan(&first.errand, cursor, PAGE).await?;
+            let (onwards, mut keys) = page::scan(&first.errand, cursor, PAGE).await?;
             let name = |key: &Vec<u8>| key.strip_prefix(STAMPS.as_bytes()).map(<[u8]>::to_vec);
             let names: Vec<Vec<u8>> = keys.iter().filter_map(name).collect();
             for names in names.chunks(PAGE) {
                 self.registers(db, names, false).await?;
             }
+            keys.retain(|key| !is_reserved(key));
+            for keys in keys.chunks(PAGE) {
+                let held = page::read(&self.target, db, Keys::Bare, keys).await?.entries;
+                let missing = keys.iter().zip(held).filter(|(_, held)| held.is_none());
+                let missing = missing.map(|(key, _)| Open::new(key, Keys::Bare)).collect();
+                open.extend(self.settle(&walk, missing).await?);
+            }
             cursor = onwards;
             if cursor == 0 {
-                return Ok(());
+                break;
             }
         }
+        open.truncate(MAX_OPEN);
+        self.look_again(&walk, open).await
     }
 
     /// Raises the target's floors, so that it refuses late requests like the others and drops what they have flushed.
