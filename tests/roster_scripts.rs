@@ -51,7 +51,14 @@ fn founded() -> Roster {
         standing: Standing::In { nonce: 0 },
     };
     let members = (0..3).map(member).collect();
-    Roster { cluster: "c".to_owned(), version: 1, stage: Stage::Founded, members, losses: 0 }
+    Roster {
+        cluster: "c".to_owned(),
+        version: 1,
+        stage: Stage::Founded,
+        members,
+        losses: 0,
+        shard: None,
+    }
 }
 
 fn ballot(counter: u64) -> Ballot {

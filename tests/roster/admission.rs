@@ -336,7 +336,14 @@ pub(crate) fn founded() -> Roster {
         standing: Standing::In { nonce: 0 },
     };
     let members = (0..MASTERS).map(member).collect();
-    Roster { cluster: "c".to_owned(), version: 1, stage: Stage::Founded, members, losses: 0 }
+    Roster {
+        cluster: "c".to_owned(),
+        version: 1,
+        stage: Stage::Founded,
+        members,
+        losses: 0,
+        shard: None,
+    }
 }
 
 impl Model for World {

@@ -119,6 +119,7 @@ impl World {
             stage: Stage::Founding,
             members,
             losses: 0,
+            shard: None,
         }
     }
 

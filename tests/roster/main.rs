@@ -7,6 +7,7 @@
 //! * [`anew`]: a quorum forgets, again and again, and a proxy does not see all masters.
 //! * [`given_up`]: the roster is begun anew in the register while a proxy changes the previous one.
 //! * [`founding`]: two founders with the same list, or with overlapping lists.
+//! * [`shards`]: several clusters behind one address, and proxies that disagree on them.
 //!
 //! A model that cannot fail proves nothing. Each rule is removed once, and the model has to find a
 //! violation.
@@ -17,6 +18,7 @@ mod anew;
 mod founding;
 mod given_up;
 mod register;
+mod shards;
 #[path = "../specification/mod.rs"]
 mod specification;
 

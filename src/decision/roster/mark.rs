@@ -369,7 +369,14 @@ mod tests {
             standing: if id == 12 { Standing::Out { since: 2 } } else { Standing::In { nonce: 0 } },
         };
         let members = (10..13).map(member).collect();
-        Roster { cluster: "c1".to_owned(), version, stage: Stage::Founded, members, losses: 0 }
+        Roster {
+            cluster: "c1".to_owned(),
+            version,
+            stage: Stage::Founded,
+            members,
+            losses: 0,
+            shard: None,
+        }
     }
 
     fn reading(text: &str) -> MarkReading {

@@ -13,7 +13,8 @@
 //! * [`anew`] decides the next step when a quorum has forgotten;
 //! * [`copying`] decides what that master receives under one key;
 //! * [`seats`] finds the members among the masters of a list;
-//! * [`founding`] founds a cluster on masters that have no roster.
+//! * [`founding`] founds a cluster on masters that have no roster;
+//! * [`shards`] decides whether several clusters serve together, each its share of the keys.
 
 pub mod admission;
 pub mod anew;
@@ -27,4 +28,5 @@ pub mod poll;
 #[expect(clippy::module_inception, reason = "the roster is the value that this room is about")]
 pub mod roster;
 pub mod seats;
+pub mod shards;
 pub mod term;

@@ -147,7 +147,14 @@ mod tests {
             },
         };
         let members = incarnations.iter().enumerate().map(member).collect();
-        Roster { cluster: "c".to_owned(), version, stage: Stage::Founded, members, losses: 0 }
+        Roster {
+            cluster: "c".to_owned(),
+            version,
+            stage: Stage::Founded,
+            members,
+            losses: 0,
+            shard: None,
+        }
     }
 
     fn term(roster: &Roster) -> Arc<Term> {

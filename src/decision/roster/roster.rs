@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::shards::Shard;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::electorate::RegisterElectorate;
 use crate::decision::register::{Program, StateOf};
@@ -22,6 +23,9 @@ pub struct Roster {
     pub losses: u64,
     /// Members, in the order of the list that the cluster was founded with.
     pub members: Vec<Member>,
+    /// Part of the cluster in a deployment of several; `None` if it serves all keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
 }
 
 /// Progress of the founding.
@@ -82,6 +86,11 @@ pub enum Change {
     Found(Box<Roster>),
     /// Records that every member has its mark: the cluster may serve.
     Founded,
+    /// Takes the list of the clusters that serve together, unless the cluster has one.
+    Together {
+        /// Ids of the clusters, in the order of the names of their shards.
+        clusters: Vec<String>,
+    },
     /// Excludes a member, unless it was admitted anew since.
     Out {
         /// Member to exclude.
@@ -189,6 +198,10 @@ impl Roster {
             Change::Founded if self.version > 0 && self.stage == Stage::Founding => {
                 after.stage = Stage::Founded;
             }
+            Change::Together { clusters } if self.stage == Stage::Founded => {
+                let shard = self.shard.as_ref()?;
+                after.shard = Some(shard.together(&self.cluster, clusters)?);
+            }
             Change::Out { member, incarnation } if self.can_miss(*member) => {
                 let since = after.version;
                 let member = after.members.get_mut(member.index())?;
@@ -205,9 +218,11 @@ impl Roster {
                 member.admit(*nonce, run_id);
                 member.meet_at(address);
             }
-            Change::Found(_) | Change::Founded | Change::Out { .. } | Change::Restart { .. } => {
-                return None;
-            }
+            Change::Found(_)
+            | Change::Founded
+            | Change::Together { .. }
+            | Change::Out { .. }
+            | Change::Restart { .. } => return None,
         }
         Some(after)
     }
@@ -316,7 +331,14 @@ mod tests {
             standing: Standing::In { nonce: 0 },
         };
         let members = (0..3).map(member).collect();
-        Roster { cluster: "c".to_owned(), version, stage: Stage::Founded, members, losses: 0 }
+        Roster {
+            cluster: "c".to_owned(),
+            version,
+            stage: Stage::Founded,
+            members,
+            losses: 0,
+            shard: None,
+        }
     }
 
     fn presence(run_id: &str, incarnation: Option<u64>) -> Presence {

@@ -104,7 +104,14 @@ mod tests {
             standing: Standing::In { nonce: 0 },
         };
         let members = (0..3).map(member).collect();
-        Roster { cluster: "c".to_owned(), version: 3, stage: Stage::Founded, members, losses: 0 }
+        Roster {
+            cluster: "c".to_owned(),
+            version: 3,
+            stage: Stage::Founded,
+            members,
+            losses: 0,
+            shard: None,
+        }
     }
 
     fn shown(mark: Option<(&str, u64)>, run_id: &str) -> Option<Shown> {

@@ -211,7 +211,7 @@ impl<D: Dial + Clone> Keeper<D> {
         };
         let members = facts.iter().enumerate().map(member).collect();
         let (cluster, stage) = (self.cluster.clone(), Stage::Founding);
-        Ok(Roster { cluster, version: FIRST_VERSION, stage, members, losses: 0 })
+        Ok(Roster { cluster, version: FIRST_VERSION, stage, members, losses: 0, shard: None })
     }
 
     /// Finishes the founding of a known roster, or serves it.
