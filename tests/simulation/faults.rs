@@ -76,6 +76,9 @@ enum Direction {
 
 /// Causes faults until the time for them is over. Returns once all of them are undone.
 pub async fn haunt(world: Rc<World>, mut rng: Rng) {
+    if world.plan.faults.is_empty() {
+        return sleep(world.plan.chaos).await;
+    }
     let end = Instant::now() + world.plan.chaos;
     let mut going_on = JoinSet::new();
     while Instant::now() < end {

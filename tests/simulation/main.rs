@@ -30,6 +30,7 @@ mod master;
 mod network;
 mod packing;
 mod plan;
+mod polling;
 mod proxy;
 mod registers;
 mod resp;
@@ -47,7 +48,8 @@ use std::time::Duration;
 
 use journal::Counts;
 use network::lock;
-use plan::Plan;
+use plan::{FAIR_WAITING, Plan};
+use polling::MOST_IN_A_ROW;
 use tokio::task::LocalSet;
 use world::{Outcome, World};
 
@@ -87,6 +89,25 @@ fn the_same_seed_has_the_same_history() {
     let once = histories();
     assert_eq!(once, histories());
     assert_ne!(once[0].digest, once[1].digest);
+}
+
+/// With fair waiting, a client that polls is overtaken only while it sleeps ([`polling`]). Without, the
+/// same measure must find that it is overtaken more often: one that does not see the difference would
+/// show nothing.
+#[test]
+fn whoever_polls_is_overtaken_a_bounded_number_of_times() {
+    for seed in [0, 2] {
+        let overtaken = |fair_waiting| {
+            let outcome = simulate(Plan::of_pollers(seed, fair_waiting), false);
+            outcome.expect_sound(seed);
+            assert!(outcome.counts.grants > 400, "seed {seed}: {:?}", outcome.counts);
+            outcome.overtaken
+        };
+        let (fair, unfair) = (overtaken(FAIR_WAITING), overtaken(Duration::ZERO));
+        assert!(fair.in_a_row <= MOST_IN_A_ROW, "seed {seed}: {fair:?}");
+        assert!(unfair.in_a_row > MOST_IN_A_ROW, "seed {seed}: {unfair:?}");
+        assert!(unfair.in_all > fair.in_all, "seed {seed}: {unfair:?}, and {fair:?} if fair");
+    }
 }
 
 /// With the protection off, the simulation must find the classic fault of Redlock: a master

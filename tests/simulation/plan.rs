@@ -33,6 +33,10 @@ pub struct Plan {
     pub may_hold_forever: bool,
     /// Whether a restarted master shows its old marks, which disables the protection.
     pub masters_keep_marks: bool,
+    /// How long claims of clients that poll wait in a proxy.
+    pub fair_waiting: Duration,
+    /// Whether all that clients do is to poll for one lock.
+    pub all_poll: bool,
     /// Whether clocks are seconds apart, and may be set or drift.
     pub clocks_differ: bool,
     /// Kinds of faults. With fewer kinds, each coincides with itself more often.
@@ -45,6 +49,9 @@ pub struct Plan {
 }
 
 const RESTART: u8 = KINDS - 1;
+
+/// The default of `--fair-waiting`.
+pub const FAIR_WAITING: Duration = Duration::from_millis(5);
 
 /// Longer than a quorum of the other masters is ever away, so no master votes before it has copied
 /// everything it forgot.
@@ -78,6 +85,8 @@ impl Plan {
             cold_start,
             may_hold_forever: restart_wait == LONG_WAIT,
             masters_keep_marks: false,
+            fair_waiting: FAIR_WAITING,
+            all_poll: false,
             clocks_differ,
             faults,
             chaos: Duration::from_secs(rng.u64(60..=240)),
@@ -125,12 +134,36 @@ impl Plan {
         }
     }
 
+    /// Many clients poll for one lock through one proxy, and nothing goes wrong. The masters are so
+    /// near that time passes only while clients hold the lock, or sleep.
+    pub fn of_pollers(seed: u64, fair_waiting: Duration) -> Self {
+        Self {
+            masters: 3,
+            proxies: 1,
+            clients_per_proxy: 24,
+            keys: 1,
+            idle_ms: 20,
+            longest_lease: Duration::from_secs(1),
+            restart_wait: Duration::from_secs(1),
+            cold_start: ColdStart::Trust,
+            may_hold_forever: false,
+            fair_waiting,
+            all_poll: true,
+            clocks_differ: false,
+            faults: Vec::new(),
+            chaos: Duration::from_secs(1),
+            usual: Conditions { longest: Duration::ZERO, ..FAIR },
+            ..Self::of(seed)
+        }
+    }
+
     pub fn settings(&self) -> Settings {
         let address = |port| format!("master:{port}").parse().expect("an address");
         let masters = (1..=self.masters).map(address).collect();
         let settings = Settings::try_new(masters).expect("several masters");
         let restart_wait = Some(self.restart_wait);
-        Settings { restart_wait, cold_start: self.cold_start, ..settings }
+        let (cold_start, fair_waiting) = (self.cold_start, self.fair_waiting);
+        Settings { restart_wait, cold_start, fair_waiting, ..settings }
     }
 
     /// Number of masters that may be away or forget.

@@ -21,6 +21,7 @@ use super::lua::Scripts;
 use super::master::Master;
 use super::network::Way;
 use super::plan::Plan;
+use super::polling::{Line, Overtaken};
 use super::proxy::{Proxy, Road, Roads};
 
 /// Everything in a run.
@@ -31,6 +32,8 @@ pub struct World {
     pub histories: RefCell<Histories>,
     /// Releases of the token that clients share.
     pub releases: Releases,
+    /// Clients that wait for the lock for which all poll.
+    pub line: Line,
     pub masters: Vec<Rc<Master>>,
     pub proxies: Vec<Rc<Proxy>>,
     roads: Vec<Roads>,
@@ -54,6 +57,8 @@ pub struct Outcome {
     /// The broken rule and the events before it.
     pub broken: Option<String>,
     pub counts: Counts,
+    /// The worst that happened to a client that polled.
+    pub overtaken: Overtaken,
     pub simulated: Duration,
     /// Digest of all events.
     pub digest: String,
@@ -86,7 +91,8 @@ impl World {
         let (broken, digest) = (journal.broken(), journal.digest());
         let calls = world.histories.borrow().values().map(|calls| calls.len() as u64).sum();
         let counts = Counts { calls, ..journal.counts() };
-        Outcome { broken, counts, simulated: start.elapsed(), digest }
+        let (overtaken, simulated) = (world.line.worst(), start.elapsed());
+        Outcome { broken, counts, overtaken, simulated, digest }
     }
 
     fn new(plan: Plan, is_loud: bool, rng: &mut Rng) -> Rc<Self> {
@@ -114,12 +120,13 @@ impl World {
         let health = RefCell::new(vec![vec![health; plan.masters]; plan.proxies]);
         let meddled = RefCell::new(vec![None; plan.masters]);
         let ending = Cell::new(false);
-        let (releases, histories) = Default::default();
+        let (releases, line, histories) = Default::default();
         Rc::new(Self {
             plan,
             journal,
             histories,
             releases,
+            line,
             masters,
             proxies,
             roads,
@@ -135,7 +142,12 @@ impl World {
         for proxy in 0..self.proxies.len() {
             for client in 0..self.plan.clients_per_proxy {
                 let name = format!("p{proxy}c{client}");
-                clients.spawn_local(Client::new(self, proxy, name, rng.fork()).live());
+                let client = Client::new(self, proxy, name, rng.fork());
+                if self.plan.all_poll {
+                    clients.spawn_local(client.poll());
+                } else {
+                    clients.spawn_local(client.live());
+                }
             }
             clients.spawn_local(canary::sing(Rc::clone(self), proxy, rng.fork()));
         }
