@@ -143,13 +143,13 @@ impl Count {
 }
 
 /// Replies to a claim or a release, reduced to what matters here.
-enum Answer {
+pub(crate) enum Answer {
     Yes,
     Refused,
     Error,
 }
 
-async fn ask(connection: &mut TcpStream, request: &[u8]) -> Result<Answer> {
+pub(crate) async fn ask(connection: &mut TcpStream, request: &[u8]) -> Result<Answer> {
     connection.write_all(request).await?;
     let mut reply = [0; 256];
     let mut length = 0;

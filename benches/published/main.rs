@@ -30,6 +30,7 @@ mod settings;
 mod stats;
 mod sweep;
 mod throughput;
+mod waiting;
 mod wire;
 
 use anyhow::Result;
@@ -73,5 +74,6 @@ fn measure(group: Group, settings: &Settings) -> Result<Table> {
         Group::LargeKeys => large_keys::measure(settings),
         Group::RoundTrips => round_trips::measure(settings),
         Group::Queue => queue::measure(settings),
+        Group::Waiting => waiting::measure(settings),
     }
 }

@@ -28,7 +28,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "BENCH_PIPELINES", default_value = "1,16", value_delimiter = ',')]
     pub(crate) pipelines: Vec<u32>,
 
-    /// Seconds of one run of the groups that are bounded by time (contention, cycles, restarted, bystander, hiccups)
+    /// Seconds of one run of the groups that are bounded by time (contention, cycles, restarted, bystander, hiccups,
+    /// waiting)
     #[arg(long, env = "BENCH_SECONDS", default_value = "3", value_parser = positive())]
     seconds: u32,
 
@@ -88,6 +89,8 @@ pub(crate) enum Group {
     RoundTrips,
     #[value(alias = "16")]
     Queue,
+    #[value(alias = "17")]
+    Waiting,
 }
 
 impl Settings {
