@@ -127,7 +127,7 @@ impl MasterWatch {
                 }
             },
             async { where_allowed(probe::read_clock(&mut two).await) },
-            async { where_allowed(older_versions::is_there(&mut three).await) },
+            async { where_allowed(self.finds_older(&mut three).await) },
             async { where_allowed(self.exchange_notes(&mut four).await) },
         )?;
         if !is_fresh && self.electorate.is_another(self.master, &facts.run_id) {
@@ -151,6 +151,15 @@ impl MasterWatch {
         looks.end();
         where_allowed(announcement.make(connection, self.electorate.serves()).await)?;
         Ok(Looked::Told)
+    }
+
+    /// Looks for proxies of an older version until this one serves. From then on its announcement keeps them away. The
+    /// list of clients costs the master more the more proxies there are.
+    async fn finds_older(&self, connection: &mut MultiplexedConnection) -> RedisResult<bool> {
+        if self.electorate.serves() {
+            return Ok(false);
+        }
+        older_versions::is_there(connection).await
     }
 
     /// Reads another proxy's note about the clocks while one is wanted, and afterwards writes this proxy's own.
