@@ -179,7 +179,7 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
         .env("REDLOCK_PROXY_MAX_TTL", "");
     assert_eq!(
         settings(command),
-        "masters=environment:1,environment:2 data=none lock-keys= lock-channels= also-claim-on-data=false warn-unmatched-after=1h listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
+        "masters=environment:1,environment:2 shards= data=none lock-keys= lock-channels= also-claim-on-data=false warn-unmatched-after=1h listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
          tls-key-file=none tls-ca-cert-file=none tls-auth-clients=none unixsocket=none unixsocketperm=none \
          master-tls-ca-cert-file=none master-tls-cert-file=none master-tls-key-file=none \
          master-tls-server-name=none admin=none admin-host= vote-timeout=50ms patience=1s500ms \
@@ -223,7 +223,7 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
 fn the_delivered_configuration_file_is_accepted() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redlock-proxy.toml");
     let command = proxy(&["--test-config", "--master", "a", "--config", file.to_str().unwrap()]);
-    assert!(settings(command).starts_with("masters=a:6379 data=none "));
+    assert!(settings(command).starts_with("masters=a:6379 shards= data=none "));
 }
 
 #[test]

@@ -151,6 +151,8 @@ pub fn exec_aborted_by(why: &str) -> Reply {
 }
 /// `CLUSTER`, `READONLY`, `READWRITE`.
 pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
+/// A request, script or transaction with keys of several hash slots (`clusterRedirectClient` in `cluster.c`).
+pub const CROSS_SLOT: Reply = fixed("CROSSSLOT Keys in request don't hash to the same slot");
 /// `EVAL_RO` of a script whose shebang does not declare it as free of writes.
 pub const WRITE_FLAG: Reply =
     fixed("ERR Can not execute a script with write flag using *_ro command.");

@@ -6,6 +6,7 @@ use super::{Action, Outcome};
 use crate::client::registry::Peer;
 use crate::context::caller::Caller;
 use crate::context::statistics::CommandStatistics;
+use crate::context::worker::Worker;
 use crate::data::description::Description;
 use crate::engine::Engine;
 use crate::engine::link::Link;
@@ -207,10 +208,17 @@ fn cluster(_: &Caller) -> String {
 
 /// Returns a section that Redis lacks: which masters can vote, and the updates that each has yet to receive.
 fn redlock(caller: &Caller) -> String {
-    let engine = caller.worker.engine();
+    caller.home.clusters().map(|worker| redlock_of(worker)).collect()
+}
+
+/// Describes one cluster. Its lines begin with the name of its shard, if there are several.
+fn redlock_of(worker: &Worker) -> String {
+    let engine = worker.engine();
+    let of_shard = worker.settings().shard_name().map(|name| format!("{name}_"));
+    let of_shard = of_shard.unwrap_or_default();
     let (quorum, roster) = (engine.rules().quorum, engine.electorate().roster());
-    let mut text = lines(&[
-        ("worker", &caller.worker.index()),
+    let facts = lines(&[
+        ("worker", &worker.index()),
         ("masters", &quorum.masters()),
         ("quorum", &quorum.needed()),
         ("voters", &engine.voters().len()),
@@ -219,17 +227,15 @@ fn redlock(caller: &Caller) -> String {
         ("roster_version", &roster.version),
         ("data_may_be_lost", &u8::from(engine.electorate().may_have_lost_data())),
     ]);
-    if let Some(upstream) = caller.worker.data() {
+    let mut text: String =
+        facts.split_inclusive('\n').map(|line| format!("{of_shard}{line}")).collect();
+    if let Some(upstream) = worker.data().filter(|_| worker.is_first()) {
         let _ = write!(text, "data:{}\r\n", Description::of(upstream));
     }
     for link in engine.links() {
-        let master = link.master();
-        let _ = write!(
-            text,
-            "master{}:{}\r\n",
-            master.index(),
-            master_fields(engine, caller.worker.metrics(), link)
-        );
+        let at = link.master().index();
+        let fields = master_fields(engine, worker.metrics(), link);
+        let _ = write!(text, "{of_shard}master{at}:{fields}\r\n");
     }
     text
 }

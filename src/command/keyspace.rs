@@ -7,6 +7,7 @@ use super::{Action, Outcome, operation};
 use crate::catalogue::error;
 use crate::context::caller::Caller;
 use crate::engine::sequential::Aside;
+use crate::engine::sequential::every_shard::ShardsFlush;
 use crate::engine::sequential::walk::{Filter, LONGEST_PAGE, Walk, WalkExtent, WalkOver};
 use crate::operation::Kind;
 use crate::operation::flush::{Extent as Emptied, Flush, Pace};
@@ -52,6 +53,10 @@ pub(super) fn flush(caller: &Caller, args: Args<'_>, name: &str, extent: Emptied
         Some(mode) if is(mode, &["async"]) => Pace::Async,
         Some(_) => Pace::Sync,
     };
+    if caller.home.has_shards() {
+        let flush = ShardsFlush { db: caller.db, extent, pace };
+        return Ok(Action::Aside(Box::new(Aside::Flush(flush))));
+    }
     let kind = Kind::Flush(Box::new(Flush::new(extent, pace)));
     Ok(Action::Start(operation(caller, b"", kind)))
 }

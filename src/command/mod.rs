@@ -8,7 +8,7 @@
 //! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `function` and `pubsub` query the
 //!   masters; `transaction`, `program` and `data` have them run a program; `connection`, `client`, `acl`, `server`,
 //!   `config`, `latency` and `info` answer at once;
-//! * `permission`: ACL checks; `route`: requests for the data Redis; [`unknown`]: commands of newer versions and
+//! * `permission`: ACL checks; `shards`: the shard that serves a request; `route`: requests for the data Redis; [`unknown`]: commands of newer versions and
 //!   modules.
 
 mod acl;
@@ -34,6 +34,7 @@ mod pubsub;
 pub(crate) mod route;
 mod script;
 mod server;
+mod shards;
 mod stream;
 pub mod transaction;
 pub mod unknown;
@@ -119,13 +120,16 @@ type Outcome = Result<Action, Reply>;
 pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
     caller.adopt_db();
     caller.command = NO_COMMAND;
+    if caller.home.has_shards() {
+        caller.go_to(None);
+    }
     if let Some(action) = route::elsewhere(caller, args) {
         return action;
     }
     let spec = match accepted(caller, args) {
         Ok(spec) => spec,
         Err(Some(refused)) if table::lookup(args.at(0)).is_none() => {
-            return unknown::run(caller, args, refused);
+            return unknown(caller, args, refused);
         }
         Err(Some(refused)) => return transaction::refused(caller, args, refused),
         Err(None) => return Action::HangUp,
@@ -133,6 +137,11 @@ pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
     caller.command = spec.place;
     if caller.waits_for_masters() {
         return Action::Later;
+    }
+    if caller.home.has_shards()
+        && let Err(refused) = shards::choose(caller, spec, args)
+    {
+        return transaction::refused(caller, args, refused);
     }
     if let Some(refusal) = pubsub::refuse_to_subscriber(caller, spec, args) {
         return transaction::refused(caller, args, refusal);
@@ -149,6 +158,14 @@ pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
     caller.client.did(spec);
     let action = family(caller, spec, args).unwrap_or_else(Action::Reply);
     if caller.worker.gate().is_some() { with_data(action) } else { action }
+}
+
+/// Passes on a command that is not in the table, where it is that of a later version or of a module.
+fn unknown(caller: &mut Caller, args: Args<'_>, refused: Reply) -> Action {
+    match caller.home.has_shards().then(|| shards::choose_for_unknown(caller, args)) {
+        Some(Err(refused)) => transaction::refused(caller, args, refused),
+        _ => unknown::run(caller, args, refused),
+    }
 }
 
 /// Extends changes of locks to the data Redis, where old instances still take their locks.

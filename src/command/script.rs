@@ -87,8 +87,8 @@ pub(super) fn script(caller: &mut Caller, args: Args<'_>) -> Outcome {
 
 fn flush(caller: &Caller) -> Outcome {
     caller.worker.scripts().flush();
-    caller.worker.residents().flush();
-    let links = caller.worker.engine().links().iter();
+    caller.home.clusters().for_each(|worker| worker.residents().flush());
+    let links = caller.home.clusters().flat_map(|worker| worker.engine().links());
     links.filter(|link| link.is_up()).for_each(|link| link.keep_in_step());
     Ok(Action::Reply(Reply::OK))
 }

@@ -37,8 +37,9 @@ impl Learning {
 }
 
 /// Settings of a proxy with masters that have no meaning here.
-const ONLY_WITH_MASTERS: [&str; 7] = [
+const ONLY_WITH_MASTERS: [&str; 8] = [
     "masters",
+    "shards",
     "lock-keys",
     "lock-channels",
     "handover",

@@ -15,6 +15,7 @@ mod rules;
 mod secret;
 mod sentinel;
 mod setting;
+mod shards;
 pub mod table;
 mod tls;
 pub mod typed;
@@ -39,13 +40,19 @@ pub use rules::{ColdStart, LogFormat, NoTtl};
 pub use secret::Secret;
 pub use sentinel::SentinelAddr;
 pub use setting::Setting;
+pub use shards::{MAX_SHARDS, ShardSetting};
 pub use tls::{MasterTls, TlsListen};
 
 /// Everything that can be configured about the serving proxy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The independent masters, 1 to 31 of them, no two at the same address.
+    /// The independent masters, 1 to 31 of them, no two at the same address. Those of all shards if there are several,
+    /// until [`Settings::of_shard`] chooses one.
     pub masters: Vec<MasterAddr>,
+    /// The clusters behind one address in ascending order of their names; empty if the masters are one cluster.
+    pub shards: Vec<ShardSetting>,
+    /// The shard whose masters these are; `None` if all are.
+    pub shard: Option<usize>,
     /// The Redis for everything other than locks; `None`: all keys are locks.
     pub data: Option<Data>,
     /// `host:port` on which to accept clients; port 0 lets the system choose, `None` disables it.
@@ -134,6 +141,8 @@ impl Settings {
     fn without_check(masters: Vec<MasterAddr>) -> Self {
         Self {
             masters,
+            shards: Vec::new(),
+            shard: None,
             data: None,
             listen: Some("127.0.0.1:6379".to_owned()),
             tls: None,
@@ -171,9 +180,15 @@ impl Settings {
     /// # Errors
     /// Returns an error for the first value that is malformed or out of range.
     pub fn from_typed(typed: &Typed) -> Result<Self, InvalidSetting> {
-        let mut masters = parse_masters(typed)?;
-        access::log_in(&mut masters, typed)?;
-        let mut settings = Self::try_new(masters)?;
+        let shards = shards::parse(typed)?;
+        let mut settings = if shards.is_empty() {
+            let mut masters = parse_masters(typed)?;
+            access::log_in(&mut masters, typed)?;
+            Self::try_new(masters)?
+        } else {
+            Self::without_check(shards.iter().flat_map(|shard| shard.masters.clone()).collect())
+        };
+        settings.shards = shards;
         settings.apply(typed)?;
         Ok(settings)
     }
@@ -186,7 +201,7 @@ impl Settings {
         typed: &Typed,
         masters: Vec<MasterAddr>,
     ) -> Result<Self, InvalidSetting> {
-        if typed.has("masters") {
+        if typed.has("masters") || typed.has("shards") {
             let reason = "masters cannot be named for `dev`, which starts its own";
             return Err(InvalidSetting::new(reason));
         }
@@ -201,22 +216,33 @@ impl Settings {
 
     /// Returns the lines that describe the started proxy to an operator.
     pub fn start_lines(&self, listening_on: &[String]) -> Vec<String> {
-        let quorum = Quorum::of(self.masters.len());
-        let (n, needed) = (quorum.masters(), quorum.needed());
-        let masters: Vec<String> = self.masters.iter().map(ToString::to_string).collect();
         let mut lines = vec![
             format!("redlock-proxy {}", env!("CARGO_PKG_VERSION")),
             format!("listening on {}", listening_on.join(", ")),
-            format!("masters: {}", masters.join(", ")),
-            format!("quorum: {needed} of {n}"),
-            format!("tolerates: {} of {n} masters down", quorum.tolerates()),
         ];
+        lines.extend(self.clusters().iter().flat_map(Self::cluster_lines));
         lines.extend(self.data.iter().flat_map(Data::start_lines));
         lines
     }
 
-    /// Returns why this number of masters is a doubtful choice, if it is one.
+    fn cluster_lines(&self) -> [String; 3] {
+        let quorum = Quorum::of(self.masters.len());
+        let (n, needed) = (quorum.masters(), quorum.needed());
+        let masters: Vec<String> = self.masters.iter().map(ToString::to_string).collect();
+        let of_shard = self.shard_name().map(|name| format!("shard {name}: ")).unwrap_or_default();
+        [
+            format!("{of_shard}masters: {}", masters.join(", ")),
+            format!("{of_shard}quorum: {needed} of {n}"),
+            format!("{of_shard}tolerates: {} of {n} masters down", quorum.tolerates()),
+        ]
+    }
+
+    /// Returns why a number of masters is a doubtful choice, if one is.
     pub fn warning(&self) -> Option<String> {
+        self.clusters().iter().find_map(Self::warning_of_cluster)
+    }
+
+    fn warning_of_cluster(&self) -> Option<String> {
         match self.masters.len() {
             1 => Some("with 1 master no lock can be taken while it is down: use 3 or 5".to_owned()),
             2 => Some(

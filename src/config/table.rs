@@ -38,9 +38,19 @@ pub static SETTINGS: &[Setting] = &[
         .help("Master: host:port, redis:// or (over TLS) rediss://user:password@host:port")
         .flag("master")
         .field(Field::Fixed(Access {
-            show: |it| joined(&it.masters),
+            show: |it| if it.shards.is_empty() { joined(&it.masters) } else { String::new() },
             set: None,
-            differs: |ours, theirs| ours.masters != theirs.masters,
+            differs: |ours, theirs| ours.shards.is_empty() && ours.masters != theirs.masters,
+        })),
+    list("shards", "NAME=HOST:PORT")
+        .help(
+            "Instead of --master: one of several shards, clusters of masters that share the keys: NAME=host:port,...",
+        )
+        .flag("shard")
+        .field(Field::Fixed(Access {
+            show: |it| joined(&it.shards),
+            set: None,
+            differs: |ours, theirs| ours.shards != theirs.shards,
         })),
     one("data", "URL")
         .help(

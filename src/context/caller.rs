@@ -19,6 +19,7 @@ use crate::client::registry::Client;
 use crate::client::slices::Sliced;
 use crate::data::side::Side;
 use crate::engine::sequential::libraries::{Libraries, LibraryAnswer};
+use crate::names::slot::shard_of;
 use crate::operation::Operation;
 use crate::operation::watch::Watched;
 use crate::pubsub::hub::Hub;
@@ -28,7 +29,9 @@ use crate::resp::requests::Args;
 
 /// A client, and the state that its requests have changed so far.
 pub struct Caller {
-    /// The worker that serves the session.
+    /// The worker that serves the session. If there are shards, it is that of the first one.
+    pub home: Rc<Worker>,
+    /// The worker of the shard that serves the current request; the home if the request has no key.
     pub worker: Rc<Worker>,
     /// The client's entry in `CLIENT LIST`.
     pub client: Arc<Client>,
@@ -101,8 +104,16 @@ impl Caller {
             watching: None,
             runs: TopicRuns::new(),
             side,
+            home: Rc::clone(&worker),
             worker,
         }
+    }
+
+    /// Has the current request served by the shard of a key, or by the first one.
+    pub fn go_to(&mut self, slot: Option<u16>) {
+        let shards = self.home.clusters().count();
+        let at = slot.map_or(0, |slot| shard_of(slot, shards));
+        self.worker = Rc::clone(self.home.of_shard(at));
     }
 
     /// Returns the time of day by the masters' clocks, in milliseconds.
@@ -179,7 +190,7 @@ impl Caller {
         }
         let slot = self.outbox.reserve(self.ticket_of(Order::Alone), true);
         let (target, ended) = Target::task();
-        self.worker.hub().unsubscribe(&subscriber, TopicKind::Channel, topics, target);
+        self.home.hub().unsubscribe(&subscriber, TopicKind::Channel, topics, target);
         tokio::task::spawn_local(async {
             let _ = ended.await;
             // The request counts when it runs.
@@ -192,7 +203,7 @@ impl Caller {
     pub fn unsubscribe_all(&mut self) -> bool {
         let has_listened = self.has_subscriptions();
         if let Some(subscriber) = self.subscriber.take() {
-            self.worker.hub().leave_all(&subscriber);
+            self.home.hub().leave_all(&subscriber);
             subscriber.leave_all_elsewhere();
         }
         has_listened
@@ -206,13 +217,12 @@ impl Caller {
             LibraryAnswer::Pending => return None,
             LibraryAnswer::Nobody => {}
         }
-        let engine = self.worker.engine();
         let (key, order) = match keys {
-            [key] => (engine.fingerprint(self.db, key), Order::Rounds),
+            [key] => (self.worker.engine().fingerprint(self.db, key), Order::Rounds),
             _ => (0, Order::Alone),
         };
         let question = Ticket {
-            key: engine.fingerprint(0, LIBRARIES.as_bytes()),
+            key: self.home.engine().fingerprint(0, LIBRARIES.as_bytes()),
             ..self.ticket_of(Order::Read)
         };
         if self.outbox.is_busy(&Ticket { key, ..self.ticket_of(order) })
@@ -228,7 +238,8 @@ impl Caller {
     pub fn ask_for_libraries(&self, question: Ticket) {
         *self.libraries.borrow_mut() = LibraryAnswer::Pending;
         let slot = self.outbox.reserve(question, true);
-        let (worker, asked) = (Rc::clone(&self.worker), Rc::clone(&self.libraries));
+        // The first shard keeps the libraries of all.
+        let (worker, asked) = (Rc::clone(&self.home), Rc::clone(&self.libraries));
         tokio::task::spawn_local(async move {
             let told = worker.shelf().current(worker.engine()).await;
             *asked.borrow_mut() = LibraryAnswer::Told(told);
@@ -278,7 +289,7 @@ impl Drop for Caller {
     fn drop(&mut self) {
         self.outbox.close();
         if let Some(subscriber) = self.subscriber.take() {
-            self.worker.hub().forget_subscriber(subscriber);
+            self.home.hub().forget_subscriber(subscriber);
         }
         self.worker.registry().leave(self.client.id);
     }

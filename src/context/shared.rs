@@ -13,10 +13,11 @@ use crate::data::upstream::Upstream;
 use crate::decision::quorum::Quorum;
 use crate::engine::sequential::Busy;
 use crate::lua::ScriptCache;
-use crate::lua::program::Ttls;
+use crate::lua::program::ScriptRules;
 use crate::lua::residents::Residents;
 use crate::masters::dial::Network;
 use crate::masters::electorate::Electorate;
+use crate::masters::roster::together::Together;
 use crate::metrics::{Metrics, process};
 use crate::net::tls::Unusable;
 use crate::net::tls::server::Server;
@@ -59,8 +60,12 @@ impl Certificates {
 /// The state that all workers of a process share.
 #[derive(Clone)]
 pub struct Shared {
-    /// The settings as they were at the start, including those that can change.
+    /// The settings as they were at the start, including those that can change. If there are shards: those of this one.
     pub settings: Arc<Settings>,
+    /// The state of the other shards, if this is that of the first of several.
+    others: Arc<[Self]>,
+    /// The rosters of all shards.
+    pub together: Arc<Together>,
     /// The current values of the settings that can change.
     live: Arc<watch::Sender<Arc<Live>>>,
     /// Number of changes of these settings.
@@ -88,29 +93,66 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Returns the shared state for the workers of `settings`.
+    /// Returns the state for the workers of `settings`. If there are shards, it is that of the first one.
     pub fn new(settings: Settings, certificates: &Certificates) -> Self {
-        let metrics = (0..settings.workers).map(|_| Arc::new(Metrics::new(settings.masters.len())));
+        let mut clusters = settings.clusters();
+        let electorates: Vec<_> = clusters.iter().map(|it| Arc::new(Electorate::of(it))).collect();
+        let together = Together::new(settings.shard_names(), electorates.clone());
+        let others = clusters.split_off(1).into_iter().zip(electorates.iter().skip(1));
+        let first = Self::of_first(clusters.remove(0), certificates, &electorates[0], together);
+        let others = others.map(|(settings, votes)| first.of_other(settings, votes)).collect();
+        Self { others, ..first }
+    }
+
+    fn of_first(
+        settings: Settings,
+        certificates: &Certificates,
+        electorate: &Arc<Electorate>,
+        together: Together,
+    ) -> Self {
         let slowlog = Slowlog::default();
         slowlog.configure(&settings.live);
         let registry = Arc::<Registry>::default();
         registry.budget().set_limit(memory_of_clients(&settings.live));
-        let may_be_busy = Quorum::of(settings.masters.len()).tolerates().max(1);
         Self {
             network: certificates.network.clone(),
             data: certificates.data.clone(),
             registry,
             scripts: Arc::new(Mutex::new(ScriptCache::new())),
-            residents: Arc::new(Residents::new(settings.masters.len(), Ttls::of(&settings))),
-            electorate: Arc::new(Electorate::of(&settings)),
-            metrics: metrics.collect(),
+            residents: residents(&settings),
+            electorate: Arc::clone(electorate),
+            metrics: metrics(&settings),
             slowlog: Arc::new(slowlog),
-            busy_masters: Arc::new(Busy::new(may_be_busy)),
+            busy_masters: busy_masters(&settings),
             counted: Arc::default(),
             live: Arc::new(watch::Sender::new(Arc::new(settings.live.clone()))),
             changes: Arc::default(),
             settings: Arc::new(settings),
+            together: Arc::new(together),
+            others: Arc::default(),
         }
+    }
+
+    /// Returns the state of another shard of the same process.
+    fn of_other(&self, settings: Settings, electorate: &Arc<Electorate>) -> Self {
+        Self {
+            residents: residents(&settings),
+            electorate: Arc::clone(electorate),
+            metrics: metrics(&settings),
+            busy_masters: busy_masters(&settings),
+            settings: Arc::new(settings),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the state of each cluster: of the first shard, which this is, and of the others.
+    pub fn clusters(&self) -> impl Iterator<Item = &Self> + Clone {
+        std::iter::once(self).chain(self.others.iter())
+    }
+
+    /// Returns the metrics of all workers of all clusters.
+    pub fn all_metrics(&self) -> impl Iterator<Item = &Metrics> {
+        self.clusters().flat_map(|cluster| cluster.metrics.iter().map(|metrics| &**metrics))
     }
 
     /// Returns the current values of the settings that can change.
@@ -165,6 +207,19 @@ impl Shared {
     fn counted(&self) -> MutexGuard<'_, Statistics> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn residents(settings: &Settings) -> Arc<Residents> {
+    Arc::new(Residents::new(settings.masters.len(), ScriptRules::of(settings)))
+}
+
+fn metrics(settings: &Settings) -> Arc<[Arc<Metrics>]> {
+    let masters = settings.masters.len();
+    (0..settings.workers).map(|_| Arc::new(Metrics::new(masters))).collect()
+}
+
+fn busy_masters(settings: &Settings) -> Arc<Busy> {
+    Arc::new(Busy::new(Quorum::of(settings.masters.len()).tolerates().max(1)))
 }
 
 fn memory_of_clients(live: &Live) -> u64 {

@@ -48,7 +48,7 @@ impl Statistics {
             commands: vec![CommandStatistics::default(); table::all().len()],
             ..Self::totals(shared)
         };
-        for metrics in shared.metrics.iter() {
+        for metrics in shared.all_metrics() {
             for (place, command) in all.commands.iter_mut().enumerate() {
                 let (done, failed) = metrics.requests_at(place);
                 command.done += done;
@@ -70,7 +70,7 @@ impl Statistics {
             requests: shared.registry.requests(),
             ..Self::default()
         };
-        for metrics in shared.metrics.iter() {
+        for metrics in shared.all_metrics() {
             all.bytes_in += metrics.bytes_in.get();
             all.bytes_out += metrics.bytes_out.get();
             for (word, count) in metrics.errors.counts() {

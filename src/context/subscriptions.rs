@@ -117,7 +117,7 @@ impl Caller {
         while !self.runs.is_empty() && !self.is_changing() {
             let Some(run) = self.runs.pop_front() else { break };
             let subscriber = self.subscriber();
-            let hub = Rc::clone(self.worker.hub());
+            let hub = Rc::clone(self.home.hub());
             match run.home {
                 Home::Masters => run.at_masters(&hub, &subscriber),
                 Home::Data | Home::Both => {

@@ -32,6 +32,8 @@ pub struct Transaction {
     pub to_last_change: usize,
     /// Whether a request involves the libraries of functions.
     pub needs_libraries: bool,
+    /// Hash slot of the queued commands' keys, if there are shards and any command has keys.
+    pub slot: Option<u16>,
     /// Whether a command was refused, so that `EXEC` will be, too.
     pub aborted: bool,
 }

@@ -17,12 +17,13 @@ use crate::engine::link::Link;
 use crate::engine::sequential::Busy;
 use crate::engine::sequential::libraries::Shelf;
 use crate::lua::ScriptCache;
-use crate::lua::program::Ttls;
+use crate::lua::program::ScriptRules;
 use crate::lua::residents::Residents;
 use crate::lua::transactions::Transactions;
 use crate::masters::dial::Network;
 use crate::masters::probe::DEFAULT_DATABASES;
 use crate::metrics::Metrics;
+use crate::names::slot::Share;
 use crate::operation::Rules;
 use crate::operation::on_register::Texts;
 use crate::pubsub::hub::Hub;
@@ -56,10 +57,12 @@ pub struct Worker {
     pub(crate) gate: OnceCell<Rc<Gate>>,
     shared_connections: Rc<SharedConnections>,
     spares: Option<Rc<Spares>>,
+    /// The workers of the other shards on the same thread, if this is that of the first of several.
+    others: Vec<Rc<Worker>>,
 }
 
 impl Worker {
-    /// Returns a worker whose links are down.
+    /// Returns a worker whose links are down, with one for each other shard.
     pub fn new(index: usize, shared: Shared) -> Rc<Self> {
         let settings = &shared.settings;
         let electorate = Arc::clone(&shared.electorate);
@@ -74,8 +77,9 @@ impl Worker {
             unix_time,
             leases: Rc::default(),
             registers: Rc::default(),
-            commands: Transactions::new(Ttls::of(settings)).with(&[], None).program,
-            texts: Rc::new(Texts::new(Ttls::of(settings), Arc::clone(&shared.residents))),
+            commands: Transactions::new(ScriptRules::of(settings)).with(&[], None).program,
+            share: Share::of(settings.shard.unwrap_or_default(), settings.shards.len()),
+            texts: Rc::new(Texts::new(ScriptRules::of(settings), Arc::clone(&shared.residents))),
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
         let link = |master| {
@@ -88,9 +92,12 @@ impl Worker {
         let slowlog = Arc::clone(&shared.slowlog);
         let engine = Engine::new(rules, delay, links, electorate, Arc::clone(&metrics), slowlog);
         let hub = Hub::new(&engine, Arc::clone(&shared.registry));
+        let is_first = settings.shard.unwrap_or_default() == 0;
+        let others = shared.clusters().skip(1).map(|it| Self::new(index, it.clone()));
+        let others: Vec<_> = others.inspect(|it| it.engine.publishes_on(&engine)).collect();
         Rc::new(Self {
             index,
-            transactions: RefCell::new(Transactions::new(Ttls::of(settings))),
+            transactions: RefCell::new(Transactions::new(ScriptRules::of(settings))),
             shelf: Shelf::default(),
             changes_seen: Cell::new(shared.changes()),
             live: RefCell::new(shared.live()),
@@ -104,9 +111,37 @@ impl Worker {
             departures: OnceCell::new(),
             gate: OnceCell::new(),
             shared_connections: Rc::default(),
-            spares: shared.data.clone().map(Spares::new),
+            spares: shared.data.clone().filter(|_| is_first).map(Spares::new),
+            others,
             shared,
         })
+    }
+
+    /// Returns the workers of all clusters on this thread: this one, which is that of the first shard, and the others.
+    pub fn clusters(self: &Rc<Self>) -> impl Iterator<Item = &Rc<Self>> + Clone {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    /// Whether there are several shards, of which this worker serves the first.
+    #[inline]
+    pub fn has_shards(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Returns the engines of all shards; none if the masters are one cluster.
+    pub fn engines_of_shards(self: &Rc<Self>) -> Vec<Rc<Engine>> {
+        let workers = self.clusters().filter(|_| self.has_shards());
+        workers.map(|worker| Rc::clone(&worker.engine)).collect()
+    }
+
+    /// Returns the worker of the shard at `at`.
+    pub fn of_shard(self: &Rc<Self>, at: usize) -> &Rc<Self> {
+        at.checked_sub(1).and_then(|at| self.others.get(at)).unwrap_or(self)
+    }
+
+    /// Whether this worker serves the first shard, or all keys. It does what is done once per thread.
+    pub fn is_first(&self) -> bool {
+        self.shared.settings.shard.unwrap_or_default() == 0
     }
 
     /// Returns the worker's place among the workers of this process.
@@ -229,8 +264,8 @@ impl Worker {
     }
 
     /// Returns the rules for times to live in scripts.
-    pub fn ttls(&self) -> Ttls {
-        Ttls::of(&self.shared.settings)
+    pub fn ttls(&self) -> ScriptRules {
+        ScriptRules::of(&self.shared.settings)
     }
 
     /// Returns the programs that run transactions.

@@ -39,8 +39,14 @@ impl Engine {
 
     /// Publishes `message` at once, without waiting for the number of recipients.
     pub fn publish(self: &Rc<Self>, kind: ChannelKind, channel: &[u8], message: &[u8]) {
-        let operation = self.publication(kind, channel, message, Ours::default());
-        self.start(operation, self.fingerprint(0, channel), Target::nobody());
+        let publisher = self.publisher.get().unwrap_or(self);
+        let operation = publisher.publication(kind, channel, message, Ours::default());
+        publisher.start(operation, publisher.fingerprint(0, channel), Target::nobody());
+    }
+
+    /// Publishes on the masters of another shard from now on: that of all subscriptions.
+    pub fn publishes_on(&self, publisher: &Rc<Self>) {
+        let _ = self.publisher.set(Rc::clone(publisher));
     }
 
     /// Queues messages that a program has held back, now that a quorum agrees.

@@ -380,10 +380,10 @@ impl State {
 impl Link {
     /// Returns a link to the only master of a list, at an address where nothing listens.
     pub(super) fn for_tests() -> Rc<Self> {
-        use crate::lua::program::Ttls;
+        use crate::lua::program::ScriptRules;
         let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
         let settings = Settings::try_new(masters).expect("one master is enough");
-        let residents = Arc::new(Residents::new(1, Ttls::of(&settings)));
+        let residents = Arc::new(Residents::new(1, ScriptRules::of(&settings)));
         let electorate = Arc::new(Electorate::of(&settings));
         Self::new(MasterId::new(0), &settings, residents, electorate)
     }

@@ -35,7 +35,7 @@ mod take_back;
 mod turns;
 mod wrap_up;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::catalogue::error;
+use crate::catalogue::reserved::is_reserved;
 use crate::client::outbox::Target;
 use crate::client::slowlog::Slowlog;
 use crate::decision::quorum::MasterSet;
@@ -55,7 +57,7 @@ use crate::metrics::Metrics;
 use crate::operation::changed_keys::Changes;
 use crate::operation::envelope::Stamps;
 use crate::operation::program::Message;
-use crate::operation::{Operation, Rules, verdict};
+use crate::operation::{Kind, Operation, Rules, verdict};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 use deadlines::Deadlines;
@@ -86,6 +88,8 @@ pub struct Engine {
     changes: Rc<Changes>,
     /// Messages held back by programs that may be published now.
     announcements: RefCell<Vec<Message>>,
+    /// The engine of the first shard, on whose masters all messages are published, unless this is it.
+    publisher: OnceCell<Rc<Self>>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
     later: RefCell<Later>,
@@ -119,6 +123,7 @@ impl Engine {
             scratch: RefCell::default(),
             changes: Rc::default(),
             announcements: RefCell::default(),
+            publisher: OnceCell::new(),
             ready: RefCell::default(),
             later: RefCell::default(),
             rules,
@@ -187,6 +192,9 @@ impl Engine {
         if operation.kind.has_too_many_keys() {
             return target.deliver(verdict::too_many_keys());
         }
+        if self.is_elsewhere(&operation) {
+            return target.deliver(error::CROSS_SLOT);
+        }
         let turn = operation.kind.turn();
         let mut flight = self.flights.begin(operation, target);
         flight.turn = turn.as_ref().map(|_| key);
@@ -203,6 +211,18 @@ impl Engine {
         }
         self.put_back(flight);
         self.start_ready();
+    }
+
+    /// Whether another shard serves a key of the operation. Whatever a request looks like, masters see no such key.
+    #[inline]
+    fn is_elsewhere(&self, operation: &Operation) -> bool {
+        let share = self.rules.share;
+        let is_of_another = || {
+            let is_channel = matches!(operation.kind, Kind::Channels(_));
+            let is_key = !is_channel && !operation.key.is_empty() && !is_reserved(&operation.key);
+            is_key && !share.includes(&operation.key) || operation.kind.leaves(share)
+        };
+        !share.is_all() && is_of_another()
     }
 
     /// Starts `operation` at once, for a task of this worker that awaits the reply.

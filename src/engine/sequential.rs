@@ -1,5 +1,6 @@
 //! Requests that go to one master after the other, or in portions: walks, large reads, and long questions.
 
+pub mod every_shard;
 pub mod large;
 pub mod libraries;
 pub mod numsub;
@@ -17,6 +18,7 @@ use super::sequential::numsub::NumSub;
 use super::sequential::walk::{Walk, WalkOver};
 use crate::client::outbox::{Order, Target};
 use crate::engine::sequential::unknown_command::Newer;
+use every_shard::ShardsFlush;
 
 /// A request of this kind.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub enum Aside {
     Newer(Newer),
     /// Subscriber counts of many channels.
     Listeners(NumSub),
+    /// The end of all keys of one or all databases, on several shards.
+    Flush(ShardsFlush),
 }
 
 /// The engine that asks the masters, and the limits on large reads.
@@ -39,6 +43,8 @@ pub struct Asking {
     pub client: Rc<Semaphore>,
     /// Limits how many masters may be busy with large reads of this process, so that the others are a quorum.
     pub busy: Arc<Busy>,
+    /// The engines of all shards; none if the masters are one cluster.
+    pub shards: Vec<Rc<Engine>>,
 }
 
 /// Limits how many masters are busy with large reads at a time.
@@ -97,6 +103,7 @@ impl Aside {
             Self::Large(large) => large.db,
             Self::Newer(newer) => newer.db,
             Self::Listeners(_) => 0,
+            Self::Flush(flush) => flush.db,
         }
     }
 
@@ -109,7 +116,7 @@ impl Aside {
             },
             Self::Large(large) => large.key(),
             Self::Newer(newer) => newer.key(),
-            Self::Listeners(_) => b"",
+            Self::Listeners(_) | Self::Flush(_) => b"",
         }
     }
 
@@ -118,7 +125,7 @@ impl Aside {
         match self {
             Self::Walk(Walk { over: WalkOver::Keys, .. }) => Order::Alone,
             Self::Large(large) if large.keys.len() != 1 => Order::Alone,
-            Self::Listeners(_) | Self::Newer(_) => Order::Alone,
+            Self::Listeners(_) | Self::Newer(_) | Self::Flush(_) => Order::Alone,
             _ => Order::Rounds,
         }
     }
@@ -128,10 +135,14 @@ impl Aside {
         let since_us = asking.engine.stopwatch_us();
         let key = Box::<[u8]>::from(self.key());
         let reply = match self {
+            Self::Walk(walk) if walk.is_of_all(&asking.shards) => {
+                walk.run_on_all(&asking.shards, &target).await
+            }
             Self::Walk(walk) => walk.run(&asking.engine, &target).await,
             Self::Large(large) => large.run(&asking, &target).await,
             Self::Newer(newer) => newer.run(&asking).await,
             Self::Listeners(listeners) => listeners.run(&asking.engine, &target).await,
+            Self::Flush(flush) => flush.run(&asking.shards).await,
         };
         asking.engine.answer_aside(target, &key, since_us, reply);
     }

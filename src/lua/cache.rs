@@ -10,7 +10,7 @@ use sha1_smol::Sha1;
 use crate::acl::guard::Guard;
 
 use super::meaning::LockMeaning;
-use super::program::{OfLibrary, ProgramPart, ProgramText, Ttls, shebang, split_shebang};
+use super::program::{OfLibrary, ProgramPart, ProgramText, ScriptRules, shebang, split_shebang};
 use super::recognise::recognise;
 
 /// Script and its meaning. It is shared with the operations that run it, which may outlive its place in the cache.
@@ -148,31 +148,35 @@ impl Script {
     }
 
     /// Returns the text that masters run. It is generated on first use.
-    pub fn program(&self, ttls: Ttls) -> Arc<ProgramText> {
-        let wrap = || Arc::new(self.wrap(ttls, None));
+    pub fn program(&self, script_rules: ScriptRules) -> Arc<ProgramText> {
+        let wrap = || Arc::new(self.wrap(script_rules, None));
         Arc::clone(self.program.get_or_init(wrap))
     }
 
-    fn wrap(&self, ttls: Ttls, guard: Option<&Guard>) -> ProgramText {
+    fn wrap(&self, script_rules: ScriptRules, guard: Option<&Guard>) -> ProgramText {
         match &self.function {
-            Some(function) => ProgramText::function(&self.text, function, ttls, guard),
-            None => ProgramText::wrap_guarded(&self.text, &self.sha, ttls, guard),
+            Some(function) => ProgramText::function(&self.text, function, script_rules, guard),
+            None => ProgramText::wrap_guarded(&self.text, &self.sha, script_rules, guard),
         }
     }
 
     /// Returns the text that masters run for `EVAL_RO`. Masters allow no writes that would take tags off before it
     /// runs, so the program takes them off as it reads.
-    pub fn reading_program(&self, ttls: Ttls) -> Arc<ProgramText> {
-        let wrap = || Arc::new(ProgramText::wrap_reading(&self.text, &self.sha, ttls));
+    pub fn reading_program(&self, script_rules: ScriptRules) -> Arc<ProgramText> {
+        let wrap = || Arc::new(ProgramText::wrap_reading(&self.text, &self.sha, script_rules));
         Arc::clone(self.reading.get_or_init(wrap))
     }
 
     /// Returns the text that masters run, restricted to the rules of a user.
-    pub fn guarded_program(&self, ttls: Ttls, guard: &Arc<Guard>) -> Arc<ProgramText> {
+    pub fn guarded_program(
+        &self,
+        script_rules: ScriptRules,
+        guard: &Arc<Guard>,
+    ) -> Arc<ProgramText> {
         let mut known = self.guarded.lock().unwrap_or_else(PoisonError::into_inner);
         let program = match known.iter().position(|(other, _)| other == guard) {
             Some(at) => known.remove(at).1,
-            None => Arc::new(self.wrap(ttls, Some(guard))),
+            None => Arc::new(self.wrap(script_rules, Some(guard))),
         };
         if known.len() == MAX_GUARDED {
             known.remove(0);
@@ -398,11 +402,12 @@ mod tests {
         let users: Vec<_> = users.collect();
         let users = Users::parse(users.iter().map(String::as_str), None).unwrap();
         let script = ScriptCache::new().load(Bytes::from_static(RELEASE));
-        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-        let free = script.program(ttls);
+        let script_rules =
+            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+        let free = script.program(script_rules);
         let restricted = users.all().filter(|user| !user.is_unrestricted());
         let guards: Vec<_> = restricted.map(|user| user.guard()).collect();
-        let guarded = |guard: &&Arc<Guard>| script.guarded_program(ttls, guard);
+        let guarded = |guard: &&Arc<Guard>| script.guarded_program(script_rules, guard);
         let programs: Vec<_> = guards.iter().map(guarded).collect();
         let shas: HashSet<_> = programs.iter().chain([&free]).map(|program| &program.sha).collect();
         assert_eq!(shas.len(), MAX_GUARDED + 2);

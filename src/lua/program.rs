@@ -73,17 +73,19 @@ pub struct ProgramText {
 #[derive(Debug, Default)]
 struct Together {
     /// Client's script that the program is generated from.
-    script: Option<(Box<[u8]>, Ttls)>,
+    script: Option<(Box<[u8]>, ScriptRules)>,
     made: OnceLock<Arc<ProgramText>>,
 }
 
-/// Rules for times to live.
+/// Settings that the text of every program contains.
 #[derive(Clone, Copy, Debug)]
-pub struct Ttls {
+pub struct ScriptRules {
     /// Extra time for which masters keep a key.
     pub pad: Pad,
     /// Maximum time to live that a script may ask for (`--max-ttl`).
     pub longest: Option<Duration>,
+    /// Whether the masters have all keys, so that a script may list or count them.
+    pub sees_all_keys: bool,
 }
 
 /// Function of a library, as it is called.
@@ -118,24 +120,29 @@ pub struct ProgramPart<'a> {
 
 impl ProgramText {
     /// Wraps the client's script `text`, whose SHA1 is `sha`.
-    pub fn wrap(text: &[u8], sha: &str, ttls: Ttls) -> Self {
-        Self::wrap_in(text, sha, ttls, None, false)
+    pub fn wrap(text: &[u8], sha: &str, script_rules: ScriptRules) -> Self {
+        Self::wrap_in(text, sha, script_rules, None, false)
     }
 
     /// Like [`Self::wrap`], for a script that is run read-only: all its calls are checked.
-    pub fn wrap_reading(text: &[u8], sha: &str, ttls: Ttls) -> Self {
-        Self::wrap_in(text, sha, ttls, None, true)
+    pub fn wrap_reading(text: &[u8], sha: &str, script_rules: ScriptRules) -> Self {
+        Self::wrap_in(text, sha, script_rules, None, true)
     }
 
     /// Like [`Self::wrap`], restricted to the rules of a user. Another `redis` checks the calls at run time.
-    pub fn wrap_guarded(text: &[u8], sha: &str, ttls: Ttls, guard: Option<&Guard>) -> Self {
-        Self::wrap_in(text, sha, ttls, guard, guard.is_some())
+    pub fn wrap_guarded(
+        text: &[u8],
+        sha: &str,
+        script_rules: ScriptRules,
+        guard: Option<&Guard>,
+    ) -> Self {
+        Self::wrap_in(text, sha, script_rules, guard, guard.is_some())
     }
 
     fn wrap_in(
         text: &[u8],
         sha: &str,
-        ttls: Ttls,
+        script_rules: ScriptRules,
         guard: Option<&Guard>,
         is_looked_at: bool,
     ) -> Self {
@@ -165,10 +172,10 @@ impl ProgramText {
             && !(scan.draws || scan.uses_json || wrapped.disarms)
             && !names::change_what_follows(script);
         let together = Together {
-            script: can_be_together.then(|| (script.into(), ttls)),
+            script: can_be_together.then(|| (script.into(), script_rules)),
             made: OnceLock::new(),
         };
-        Self { is_read_only, together, ..wrapped.program(sent, script, &scan, sha, ttls) }
+        Self { is_read_only, together, ..wrapped.program(sent, script, &scan, sha, script_rules) }
     }
 
     /// Returns whether several calls can be sent as one.
@@ -179,12 +186,12 @@ impl ProgramText {
     /// Returns the program that runs several calls of this one at once, each with one key of its own: see
     /// `together.lua`. `None` if the script does not allow that.
     pub fn together(&self) -> Option<&Arc<Self>> {
-        let (script, ttls) = self.together.script.as_ref()?;
-        let make = || Arc::new(Self::wrap_together(script, &self.name, *ttls));
+        let (script, script_rules) = self.together.script.as_ref()?;
+        let make = || Arc::new(Self::wrap_together(script, &self.name, *script_rules));
         Some(self.together.made.get_or_init(make))
     }
 
-    fn wrap_together(script: &[u8], sha: &str, ttls: Ttls) -> Self {
+    fn wrap_together(script: &[u8], sha: &str, script_rules: ScriptRules) -> Self {
         let scan = Scan::of(script);
         let wrapped = Wrapped {
             frame: &TOGETHER,
@@ -194,22 +201,27 @@ impl ProgramText {
             disarms: false,
             lines: line_feeds(script) + 1,
         };
-        wrapped.program(b"", script, &scan, sha, ttls)
+        wrapped.program(b"", script, &scan, sha, script_rules)
     }
 
     /// Wraps a library's `code` to call one of its functions. The function has the flags that Redis reads from a
     /// script's shebang.
-    pub fn function(code: &[u8], function: &OfLibrary, ttls: Ttls, guard: Option<&Guard>) -> Self {
+    pub fn function(
+        code: &[u8],
+        function: &OfLibrary,
+        script_rules: ScriptRules,
+        guard: Option<&Guard>,
+    ) -> Self {
         let is_read_only = function.is_read_only();
         let shebang = if is_read_only { String::new() } else { shebang::spelled(function.flags) };
         let part = ProgramPart { code, function: Some(function) };
-        let program = Self::of_library(part, shebang.as_bytes(), ttls, guard);
+        let program = Self::of_library(part, shebang.as_bytes(), script_rules, guard);
         Self { is_read_only, ..program }
     }
 
     /// Wraps a library's `code` to return which functions it registers, or why it fails. It changes nothing.
-    pub fn registration(code: &[u8], ttls: Ttls, guard: Option<&Guard>) -> Self {
-        Self::of_library(ProgramPart { code, function: None }, b"", ttls, guard)
+    pub fn registration(code: &[u8], script_rules: ScriptRules, guard: Option<&Guard>) -> Self {
+        Self::of_library(ProgramPart { code, function: None }, b"", script_rules, guard)
     }
 
     /// Wraps a library's `code`. All its calls are checked, because its `redis` depends on whether it is loaded or
@@ -217,7 +229,7 @@ impl ProgramText {
     fn of_library(
         part: ProgramPart<'_>,
         shebang: &[u8],
-        ttls: Ttls,
+        script_rules: ScriptRules,
         guard: Option<&Guard>,
     ) -> Self {
         let code = &*assigned::refused(part.code);
@@ -236,14 +248,14 @@ impl ProgramText {
             lines: line_feeds(part.code) + 1,
         };
         let label = part.function.map_or_else(|| "@".to_owned(), OfLibrary::label);
-        wrapped.program(shebang, part.code, &scan, &label, ttls)
+        wrapped.program(shebang, part.code, &scan, &label, script_rules)
     }
 
     /// Returns the script of a `MULTI` that runs `scripts`, wrapped like any other, and the first and last line of each
     /// of them. A guard restricts them to the rules of a user. It does not apply to the commands next to them.
     pub fn transaction(
         scripts: &[ProgramPart<'_>],
-        ttls: Ttls,
+        script_rules: ScriptRules,
         guard: Option<&Guard>,
         databases: Databases,
     ) -> (Self, Vec<(usize, usize)>) {
@@ -288,7 +300,7 @@ impl ProgramText {
         scan.is_dynamic = true;
         let is_plain = scripts.is_empty() && databases == Databases::One;
         let place = if is_plain { Place::Ours } else { Place::default() };
-        let program = wrapped.program(b"", &text, &scan, "of a transaction", ttls);
+        let program = wrapped.program(b"", &text, &scan, "of a transaction", script_rules);
         (Self { place, ..program }, places)
     }
 
@@ -354,11 +366,12 @@ fn opening(text: &[u8]) -> &'static str {
     if names_arguments { "function(...) " } else { "function() " }
 }
 
-impl Ttls {
+impl ScriptRules {
     /// Returns the configured rules.
     pub fn of(settings: &Settings) -> Self {
         let pad = Pad::new(settings.vote_timeout, settings.drift);
-        Self { pad, longest: settings.max_ttl }
+        let sees_all_keys = settings.shards.is_empty();
+        Self { pad, longest: settings.max_ttl, sees_all_keys }
     }
 
     fn fill_in(self, lua: &str) -> String {
@@ -368,6 +381,7 @@ impl Ttls {
             .replace("VOTE_TIMEOUT_MS", &self.pad.vote_timeout().as_millis().to_string())
             .replace("MAX_TTL_MS", longest_ms.as_deref().unwrap_or("math.huge"))
             .replace("LONGEST_TTL", &longest.map(|it| it.to_string()).unwrap_or_default())
+            .replace("SEES_ALL_KEYS", &self.sees_all_keys.to_string())
             .replace("SLACK_MS", &keyspace::SLACK_MS.to_string())
             .replace("LONGEST_REPLY", &keyspace::LONGEST_REPLY.to_string())
             .replace("LAST_PROGRAMS", &keyspace::KEEP.last.to_string())
@@ -388,10 +402,12 @@ mod tests {
     use crate::acl::Users;
 
     fn wrapped(script: &str, rules: Option<&str>) -> String {
-        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let script_rules =
+            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
         let users = rules.map(|rules| Users::parse([rules], None).unwrap());
         let guard = users.as_ref().map(|users| users.named(b"alice").unwrap().guard());
-        let program = ProgramText::wrap_guarded(script.as_bytes(), "", ttls, guard.map(|it| &**it));
+        let program =
+            ProgramText::wrap_guarded(script.as_bytes(), "", script_rules, guard.map(|it| &**it));
         String::from_utf8(program.text).unwrap()
     }
 

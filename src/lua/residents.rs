@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::program::{ProgramText, Ttls};
+use super::program::{ProgramText, ScriptRules};
 use super::runner;
 use super::transactions::Databases;
 use crate::decision::quorum::MasterId;
@@ -43,8 +43,8 @@ struct Places {
 
 impl Residents {
     /// Creates empty places, for this number of masters.
-    pub fn new(masters: usize, ttls: Ttls) -> Self {
-        let (transaction, _) = ProgramText::transaction(&[], ttls, None, Databases::One);
+    pub fn new(masters: usize, script_rules: ScriptRules) -> Self {
+        let (transaction, _) = ProgramText::transaction(&[], script_rules, None, Databases::One);
         Self {
             generation: AtomicU64::new(FIRST_GENERATION),
             told: (0..masters).map(|_| AtomicU64::new(FIRST_GENERATION)).collect(),
@@ -169,16 +169,16 @@ mod tests {
     use super::*;
     use crate::decision::lease::pad::Pad;
 
-    fn ttls() -> Ttls {
-        Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None }
+    fn script_rules() -> ScriptRules {
+        ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true }
     }
 
     fn residents() -> Residents {
-        Residents::new(3, ttls())
+        Residents::new(3, script_rules())
     }
 
     fn program(number: usize) -> ProgramText {
-        ProgramText::wrap(format!("return {number}").as_bytes(), "", ttls())
+        ProgramText::wrap(format!("return {number}").as_bytes(), "", script_rules())
     }
 
     /// Returns whether it has a place after two runs.
@@ -225,7 +225,7 @@ mod tests {
         let residents = residents();
         let large = |number: usize| {
             let text = format!("return {number} -- {}", "x".repeat(MAX_BYTES / 10));
-            ProgramText::wrap(text.as_bytes(), "", ttls())
+            ProgramText::wrap(text.as_bytes(), "", script_rules())
         };
         let settled = (0..40).filter(|number| settles(&residents, &large(*number))).count();
         assert_eq!((settled, residents.generation()), (18, 2));

@@ -45,7 +45,7 @@ mod tests {
     use super::of;
     use crate::acl::Users;
     use crate::decision::lease::pad::Pad;
-    use crate::lua::program::Ttls;
+    use crate::lua::program::ScriptRules;
     use crate::lua::transactions::Transactions;
     use crate::lua::{Script, ScriptCache};
 
@@ -102,14 +102,15 @@ mod tests {
     const STEPS_OF_OURS: usize = 200_000;
 
     fn everything_about(text: &[u8]) -> usize {
-        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let script_rules =
+            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
         let users = Users::parse(["alice ~lock:* +@all"], None).unwrap();
         let guard = users.named(b"alice").unwrap().guard();
-        let mut transactions = Transactions::new(ttls);
+        let mut transactions = Transactions::new(script_rules);
         of(|| {
             let script: Arc<Script> = ScriptCache::new().load(Bytes::copy_from_slice(text));
-            script.program(ttls);
-            script.guarded_program(ttls, guard);
+            script.program(script_rules);
+            script.guarded_program(script_rules, guard);
             let _ = script.commands();
             transactions.with(&[Arc::clone(&script)], None);
             transactions.with(&[script], Some(Arc::clone(guard)));
@@ -157,12 +158,13 @@ mod tests {
 
     #[test]
     fn the_scripts_of_a_transaction_are_counted_again_for_each() {
-        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let script_rules =
+            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
         let mut cache = ScriptCache::new();
         let steps = |count: usize, cache: &mut ScriptCache| {
             let scripts = (0..count).map(|at| cache.load(Bytes::from(format!("return {at}"))));
             let scripts: Vec<_> = scripts.collect();
-            let mut transactions = Transactions::new(ttls);
+            let mut transactions = Transactions::new(script_rules);
             of(|| _ = transactions.with(&scripts, None))
         };
         let [few, many] = [500, 8_000].map(|count| steps(count, &mut cache));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::acl::guard::Guard;
 
 use super::cache::Script;
-use super::program::{ProgramText, Ttls};
+use super::program::{ProgramText, ScriptRules};
 
 /// Maximum size of the remembered texts, in bytes. Beyond it, all are generated anew.
 const MAX_BYTES: usize = 4 << 20;
@@ -23,7 +23,7 @@ pub struct TransactionText {
 
 /// Cache of those programs.
 pub struct Transactions {
-    ttls: Ttls,
+    script_rules: ScriptRules,
     plain: TransactionText,
     with_scripts: HashMap<(Vec<String>, Rules, Databases), TransactionText>,
 }
@@ -43,8 +43,12 @@ type Rules = Option<Arc<Guard>>;
 
 impl Transactions {
     /// Creates the program for transactions without scripts.
-    pub fn new(ttls: Ttls) -> Self {
-        Self { ttls, plain: text(&[], ttls, None, Databases::One), with_scripts: HashMap::new() }
+    pub fn new(script_rules: ScriptRules) -> Self {
+        Self {
+            script_rules,
+            plain: text(&[], script_rules, None, Databases::One),
+            with_scripts: HashMap::new(),
+        }
     }
 
     /// Returns the program for transactions that run these scripts.
@@ -67,20 +71,20 @@ impl Transactions {
         if self.with_scripts.values().map(bytes).sum::<usize>() > MAX_BYTES {
             self.with_scripts.clear();
         }
-        let ttls = self.ttls;
-        let program = || text(scripts, ttls, guard.as_deref(), databases);
+        let script_rules = self.script_rules;
+        let program = || text(scripts, script_rules, guard.as_deref(), databases);
         self.with_scripts.entry((shas, guard.clone(), databases)).or_insert_with(program).clone()
     }
 }
 
 fn text(
     scripts: &[Arc<Script>],
-    ttls: Ttls,
+    script_rules: ScriptRules,
     guard: Option<&Guard>,
     databases: Databases,
 ) -> TransactionText {
     let parts: Vec<_> = scripts.iter().map(|script| script.part()).collect();
-    let (program, places) = ProgramText::transaction(&parts, ttls, guard, databases);
+    let (program, places) = ProgramText::transaction(&parts, script_rules, guard, databases);
     TransactionText { program: Arc::new(program), places: places.into() }
 }
 
@@ -89,5 +93,7 @@ fn text(
 pub(crate) fn for_tests() -> Arc<ProgramText> {
     use crate::decision::lease::pad::Pad;
     let pad = Pad::new(std::time::Duration::from_millis(50), 0.01);
-    Transactions::new(Ttls { pad, longest: None }).with(&[], None).program
+    Transactions::new(ScriptRules { pad, longest: None, sees_all_keys: true })
+        .with(&[], None)
+        .program
 }

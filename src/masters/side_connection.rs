@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::dial::{CONNECT_TIMEOUT, Dial, Stream as _};
 use super::electorate::Electorate;
 use super::probe::{self, ProbeError, connection_info};
+use super::roster::together::Together;
 use crate::config::MasterAddr;
 use crate::decision::quorum::{MasterId, Quorum};
 
@@ -44,6 +45,10 @@ pub struct Errands<D> {
     pub quorum: Quorum,
     /// Time limit for one round of ballots.
     pub vote_timeout: Duration,
+    /// Shard of these masters; 0 if they are the only cluster.
+    pub shard: usize,
+    /// The rosters of all shards.
+    pub together: Arc<Together>,
 }
 
 /// A side connection, which closes with its last clone.

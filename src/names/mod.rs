@@ -5,6 +5,7 @@ pub mod kinship;
 pub mod lock_names;
 pub mod patterns;
 pub mod skeleton;
+pub mod slot;
 
 /// Name of a key or channel.
 pub type Name = Box<[u8]>;

@@ -15,6 +15,7 @@ use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::program::ProgramText as Text;
 use crate::metrics::QuestionKind;
+use crate::names::slot::Share;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
@@ -143,6 +144,11 @@ pub trait Behaviour: Debug {
 
     /// Whether the operation is rejected because it has too many keys.
     fn has_too_many_keys(&self) -> bool {
+        false
+    }
+
+    /// Whether the operation has a key that is not in `share`, apart from that of [`super::Operation`].
+    fn leaves(&self, _share: Share) -> bool {
         false
     }
 

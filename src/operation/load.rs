@@ -16,6 +16,7 @@ use crate::decision::quorum::agreement::{Agreement, Verdict};
 use crate::lua::Script;
 use crate::lua::canonical::Canonical;
 use crate::metrics::QuestionKind;
+use crate::names::slot::Share;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -157,6 +158,10 @@ impl Behaviour for Load {
     /// Whether the program to run is rejected for its number of keys.
     fn has_too_many_keys(&self) -> bool {
         matches!(&self.then, Then::Run(program) if program.has_too_many_keys())
+    }
+
+    fn leaves(&self, share: Share) -> bool {
+        matches!(&self.then, Then::Run(program) if program.leaves(share))
     }
 
     /// Returns the keys on which it takes turns.

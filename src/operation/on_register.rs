@@ -13,7 +13,7 @@ use sha1_smol::Sha1;
 use super::program::{Call, Program, ProgramShape, Rendering};
 use super::request::{self, Number};
 use crate::acl::guard::Guard;
-use crate::lua::program::{ProgramText as Text, Ttls};
+use crate::lua::program::{ProgramText as Text, ScriptRules};
 use crate::lua::residents::Residents;
 use crate::lua::{Script, library};
 use crate::resp::reply::Reply;
@@ -71,7 +71,7 @@ pub enum RegisterChange {
 
 /// Texts from which programs are built.
 pub struct Texts {
-    ttls: Ttls,
+    script_rules: ScriptRules,
     residents: Arc<Residents>,
     take: OnceCell<Arc<Text>>,
     give_back: OnceCell<Arc<Text>>,
@@ -88,9 +88,9 @@ impl fmt::Debug for Texts {
 
 impl Texts {
     /// Creates the texts with these rules for TTLs; masters keep some of them resident.
-    pub fn new(ttls: Ttls, residents: Arc<Residents>) -> Self {
+    pub fn new(script_rules: ScriptRules, residents: Arc<Residents>) -> Self {
         Self {
-            ttls,
+            script_rules,
             residents,
             take: OnceCell::new(),
             give_back: OnceCell::new(),
@@ -137,9 +137,11 @@ impl Texts {
     fn text(&self, instead: &Instead<'_>) -> Arc<Text> {
         match instead {
             Instead::Script(ScriptCall { script, guard: Some(guard), .. }) => {
-                script.guarded_program(self.ttls, guard)
+                script.guarded_program(self.script_rules, guard)
             }
-            Instead::Script(ScriptCall { script, guard: None, .. }) => script.program(self.ttls),
+            Instead::Script(ScriptCall { script, guard: None, .. }) => {
+                script.program(self.script_rules)
+            }
             Instead::Delete => self.residents.transaction(),
             Instead::Take { .. } => self.ours(&self.take, TAKE),
             Instead::GiveBack(_) => self.ours(&self.give_back, GIVE_BACK),
@@ -151,8 +153,8 @@ impl Texts {
     pub(super) fn putting_off(&self, is_here: bool) -> Arc<Text> {
         let script = if is_here { PUT_OFF } else { PUT_OFF_ELSEWHERE };
         // The result may slightly exceed the limit for clients.
-        let ttls = Ttls { longest: None, ..self.ttls };
-        ours(&self.put_off[usize::from(is_here)], script, ttls)
+        let script_rules = ScriptRules { longest: None, ..self.script_rules };
+        ours(&self.put_off[usize::from(is_here)], script, script_rules)
     }
 
     /// Returns the text that changes the register of libraries.
@@ -170,14 +172,14 @@ impl Texts {
     pub fn of_command(&self, name: &'static str) -> Arc<Text> {
         let text = || {
             let script = adding(name);
-            Arc::new(Text::wrap(&script, &Sha1::from(&script).hexdigest(), self.ttls))
+            Arc::new(Text::wrap(&script, &Sha1::from(&script).hexdigest(), self.script_rules))
         };
         Arc::clone(self.commands.borrow_mut().entry(name).or_insert_with(text))
     }
 
     /// Returns the text that lists the functions a library registers.
     pub fn registration(&self, code: &[u8], guard: Option<&Guard>) -> Arc<Text> {
-        Arc::new(Text::registration(code, self.ttls, guard))
+        Arc::new(Text::registration(code, self.script_rules, guard))
     }
 
     /// Returns the runner for a text on masters that do not keep it.
@@ -186,13 +188,13 @@ impl Texts {
     }
 
     fn ours(&self, made: &OnceCell<Arc<Text>>, script: &[u8]) -> Arc<Text> {
-        ours(made, script, self.ttls)
+        ours(made, script, self.script_rules)
     }
 }
 
-fn ours(made: &OnceCell<Arc<Text>>, script: &[u8], ttls: Ttls) -> Arc<Text> {
+fn ours(made: &OnceCell<Arc<Text>>, script: &[u8], script_rules: ScriptRules) -> Arc<Text> {
     let sha = || Sha1::from(script).hexdigest();
-    Arc::clone(made.get_or_init(|| Arc::new(Text::wrap(script, &sha(), ttls))))
+    Arc::clone(made.get_or_init(|| Arc::new(Text::wrap(script, &sha(), script_rules))))
 }
 
 impl Instead<'_> {

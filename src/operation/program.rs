@@ -25,6 +25,7 @@ use super::register::{self, Job, Place, packed};
 use super::request::Form;
 use super::verdict::{self, Others, Trouble};
 use super::{Asked, Next, Owed, Received, Rules, Then};
+use crate::catalogue::reserved::is_reserved;
 use crate::client::outbox::Order;
 use crate::decision::keyspace::Program as _;
 use crate::decision::keyspace::proposer::Outcome;
@@ -33,6 +34,7 @@ use crate::decision::quorum::{MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::program::ProgramText as Text;
 use crate::metrics::QuestionKind;
+use crate::names::slot::Share;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -212,6 +214,7 @@ impl Program {
                 Then::Reply(self.as_far_as_known(Reply::Raw(error)), turn::End::Done)
             }
             RunStep::TooManyKeys => Then::Reply(verdict::too_many_keys(), turn::End::Done),
+            RunStep::OfAnotherShard => Then::Reply(verdict::of_another_shard(), turn::End::Done),
         })
     }
 
@@ -354,8 +357,12 @@ impl Behaviour for Program {
         let is_new = std::mem::replace(&mut self.edition, edition) != edition;
         let step = match &mut self.run {
             None => {
-                let worker =
-                    RunWorker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
+                let worker = RunWorker {
+                    quorum: rules.quorum,
+                    id: rules.registers.worker,
+                    version: 0,
+                    share: rules.share,
+                };
                 let job = self.job.take();
                 let job = job.map_or_else(|| self.call_now().job(db), |job| *job);
                 // Expectations about keys are checked against the results of a prepare.
@@ -533,6 +540,11 @@ impl Behaviour for Program {
     /// Whether the program is rejected because it has too many keys.
     fn has_too_many_keys(&self) -> bool {
         self.call.writes_too_many_keys()
+    }
+
+    fn leaves(&self, share: Share) -> bool {
+        let mut keys = self.call.key_names();
+        !share.is_all() && keys.any(|key| !is_reserved(key) && !share.includes(key))
     }
 
     fn changed_keys(&self, _: On<'_>) -> Vec<(u32, Vec<u8>)> {

@@ -11,6 +11,7 @@ use crate::decision::lease::claim::Terms;
 use crate::decision::lease::pad::Pad;
 use crate::decision::quorum::Quorum;
 use crate::lua::program::ProgramText;
+use crate::names::slot::Share;
 use crate::time::clock::Instant;
 use crate::time::unix_time::UnixTime;
 
@@ -39,6 +40,8 @@ pub struct Rules {
     pub commands: Arc<ProgramText>,
     /// Texts of programs that replace operations on leases.
     pub texts: Rc<Texts>,
+    /// Keys that the masters serve.
+    pub share: Share,
 }
 
 impl Rules {
@@ -91,11 +94,11 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 impl Rules {
     /// Returns the rules of three masters.
     pub fn for_tests() -> Self {
-        use crate::lua::program::Ttls;
+        use crate::lua::program::ScriptRules;
         use crate::lua::residents::Residents;
         let vote_timeout = Duration::from_millis(50);
         let pad = Pad::new(vote_timeout, 0.01);
-        let ttls = Ttls { pad, longest: None };
+        let script_rules = ScriptRules { pad, longest: None, sees_all_keys: true };
         Self {
             quorum: Quorum::of(3),
             pad,
@@ -107,7 +110,8 @@ impl Rules {
             leases: Rc::default(),
             registers: Rc::default(),
             commands: crate::lua::transactions::for_tests(),
-            texts: Rc::new(Texts::new(ttls, Arc::new(Residents::new(3, ttls)))),
+            texts: Rc::new(Texts::new(script_rules, Arc::new(Residents::new(3, script_rules)))),
+            share: Share::ALL,
         }
     }
 }

@@ -103,6 +103,7 @@ impl Settle {
             RunStep::Done(_) => Next::reply(self.trouble.undecided(rules, rules.quorum.needed())),
             RunStep::Failed(error) => Next::reply(Reply::Raw(error)),
             RunStep::TooManyKeys => Next::reply(verdict::too_many_keys()),
+            RunStep::OfAnotherShard => Next::reply(verdict::of_another_shard()),
         }
     }
 
@@ -151,8 +152,12 @@ impl Behaviour for Settle {
         let over = self.over(rules, &places);
         let step = match &mut self.run {
             None => {
-                let worker =
-                    RunWorker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
+                let worker = RunWorker {
+                    quorum: rules.quorum,
+                    id: rules.registers.worker,
+                    version: 0,
+                    share: rules.share,
+                };
                 // The promises about to be given end what this worker holds.
                 rules.registers.held(&places, MasterSet::EMPTY);
                 let (run, step) = Run::settle(worker, places, over, now_us);

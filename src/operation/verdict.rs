@@ -201,6 +201,12 @@ pub fn waited_in_line() -> Reply {
     )
 }
 
+/// Returns the error for a script that reaches a key of another shard (`scriptVerifyClusterState` in Redis's
+/// `script.c`).
+pub fn of_another_shard() -> Reply {
+    Reply::error("ERR Script attempted to access a non local key in a cluster node")
+}
+
 /// Returns the error for a script that reaches one undeclared key after another.
 pub fn undeclared_without_end() -> Reply {
     Reply::error(

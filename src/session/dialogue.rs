@@ -73,6 +73,7 @@ impl Dialogue {
             self.caller.worker.engine().end_wait(claim);
         }
         let bytes = raw.len();
+        let before = self.caller.home.has_shards().then(|| Rc::clone(&self.caller.worker));
         let action = command::prepare(&mut self.caller, args);
         let is_watched = self.caller.worker.registry().monitors().any();
         let is_shown = is_watched && !self.is_shown_by_data(&action);
@@ -129,6 +130,9 @@ impl Dialogue {
         };
         if is_done {
             self.caller.libraries.take();
+        } else if let Some(before) = before {
+            // A claim that waits belongs to the shard of the last request that was started.
+            self.caller.worker = before;
         }
         if is_done && is_shown {
             self.caller.show_to_monitors(args);
@@ -219,6 +223,7 @@ impl Dialogue {
             engine: Rc::clone(self.caller.worker.engine()),
             client: Rc::clone(self.large_reads.get_or_insert_with(|| Rc::new(Semaphore::new(1)))),
             busy: Arc::clone(self.caller.worker.busy_masters()),
+            shards: self.caller.home.engines_of_shards(),
         }
     }
 
@@ -231,7 +236,7 @@ impl Dialogue {
 
     /// Answers once the masters know about the unsubscriptions, as after `UNSUBSCRIBE`.
     fn answer_unsubscribed(&mut self, reply: Reply) -> bool {
-        let told = self.caller.worker.hub().caught_up();
+        let told = self.caller.home.hub().caught_up();
         self.run_alone(|target| async {
             told.await;
             target.deliver(reply);
@@ -259,7 +264,8 @@ impl Dialogue {
     }
 
     fn kill_scripts(&mut self) -> bool {
-        let masters = self.caller.worker.settings().masters.clone();
+        let clusters = self.caller.home.clusters();
+        let masters = clusters.flat_map(|worker| worker.settings().masters.clone()).collect();
         let network = self.caller.worker.network().clone();
         self.run_alone(|target| async { target.deliver(kill_scripts(network, masters).await) })
     }

@@ -67,7 +67,7 @@ impl<S: Portable> Session<S> {
         session.dialogue.caller.attempts = Attempts::after(state.failed_logins);
         if !state.topics.is_empty() {
             let (hub, subscriber) = (
-                Rc::clone(session.dialogue.caller.worker.hub()),
+                Rc::clone(session.dialogue.caller.home.hub()),
                 session.dialogue.caller.subscriber(),
             );
             hub.resume(&subscriber, state.topics.clone(), &state.has_heard);
@@ -106,7 +106,7 @@ impl<S: AsyncWrite + Unpin + Portable> Session<S> {
                 let unread = self.pending.to_vec();
                 let connection =
                     PortableConnection { state: self.dialogue.state(), unread, socket };
-                self.dialogue.caller.worker.depart(Departure::Moved(Box::new(connection)));
+                self.dialogue.caller.home.depart(Departure::Moved(Box::new(connection)));
                 Some(Poll::Ready(()))
             }
             Err(why) => {
@@ -121,7 +121,7 @@ impl<S: AsyncWrite + Unpin + Portable> Session<S> {
     fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // If this fails, the client has gone.
         let _ = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
-        self.dialogue.caller.worker.depart(Departure::Closed);
+        self.dialogue.caller.home.depart(Departure::Closed);
         Poll::Ready(())
     }
 }
@@ -162,7 +162,7 @@ impl Dialogue {
 
     /// Whether the next request is left to another process.
     pub(super) fn is_departing(&self) -> bool {
-        self.caller.worker.is_departing() && self.portable && self.has_nothing_open()
+        self.caller.home.is_departing() && self.portable && self.has_nothing_open()
     }
 
     /// Whether the client has no unfinished business that only this process can finish.
@@ -186,7 +186,7 @@ impl Dialogue {
     /// Returns the state that another process needs to continue the session.
     fn state(&self) -> SessionState {
         let subscriber = self.caller.subscriber.as_ref();
-        let heard = subscriber.map(|subscriber| self.caller.worker.hub().heard_by(subscriber));
+        let heard = subscriber.map(|subscriber| self.caller.home.hub().heard_by(subscriber));
         SessionState {
             client: self.caller.client.to_known(),
             authenticated: self.caller.login.is_authenticated(),

@@ -42,7 +42,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
             }
             lingering.is_told = true;
         }
-        let mut buffer = self.dialogue.caller.worker.read_buffer();
+        let mut buffer = self.dialogue.caller.home.read_buffer();
         for _ in 0..READS_AT_A_TIME {
             let mut free = ReadBuf::new(&mut buffer[..READ_BUFFER]);
             let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free));

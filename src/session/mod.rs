@@ -239,7 +239,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>, time: &mut TimeSlice) -> Poll<io::Result<usize>> {
-        let worker = Rc::clone(&self.dialogue.caller.worker);
+        let worker = Rc::clone(&self.dialogue.caller.home);
         let mut buffer = worker.read_buffer();
         let size = if self.dialogue.passing.is_some() { PASS_BUFFER } else { READ_BUFFER };
         let mut free = ReadBuf::new(&mut buffer[..size]);
@@ -248,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         let now = clock::now();
         time.begin(now);
         self.dialogue.caller.client.seen(now);
-        worker.engine().see(now);
+        worker.clusters().for_each(|worker| worker.engine().see(now));
         worker.metrics().bytes_in.add(read.len() as u64);
         if self.pending.is_empty() {
             let done = self.requests(read, time);

@@ -158,7 +158,7 @@ impl Dialogue {
                 self.caller.outbox.refuse_passed(why);
                 has_happened = true;
             }
-            let polled = side.poll(cx, &self.caller.outbox, &mut self.caller.worker.read_buffer());
+            let polled = side.poll(cx, &self.caller.outbox, &mut self.caller.home.read_buffer());
             match polled {
                 Poll::Pending => return has_happened,
                 Poll::Ready(Ok(())) if again == Some(Ready::Later) => has_happened = true,

@@ -23,7 +23,7 @@ pub(super) async fn look_at_itself(worker: Rc<Worker>) {
         tokio::time::sleep_until(wanted).await;
         let metrics = &worker.metrics;
         metrics.lag.observe(micros(clock::now().saturating_duration_since(wanted)));
-        if worker.index == 0 {
+        if worker.index == 0 && worker.is_first() {
             worker.registry().set_requests_per_second(rate.of(worker.registry().requests()));
         }
         metrics.in_flight.set(worker.engine.in_flight() as u64);

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{join_all, select_all};
 use tokio::sync::watch;
 
 use crate::context::worker::Worker;
@@ -61,8 +62,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Resolves when these masters turn out to belong to another cluster.
-    async fn refused(&self) -> String {
+    /// Resolves when the masters of a shard turn out to belong to another cluster.
+    async fn refused(self: &Rc<Self>) -> String {
+        let refused = self.clusters().map(|worker| Box::pin(worker.refused_by_cluster()));
+        select_all(refused).await.0
+    }
+
+    async fn refused_by_cluster(&self) -> String {
         let electorate = self.engine.shared_electorate();
         loop {
             let changed = electorate.changed();
@@ -75,8 +81,27 @@ impl Worker {
 
     /// Connects to the masters. Clients may come once this returns: by then it is known which masters can be reached.
     pub async fn start(self: &Rc<Self>, dial: impl Dial + Clone) {
-        self.connect(dial);
-        self.first_contact().await;
+        self.clusters().for_each(|worker| worker.connect(dial.clone()));
+        if self.is_first() {
+            self.serve_clients(dial);
+        }
+        join_all(self.clusters().map(|worker| worker.first_contact())).await;
+    }
+
+    /// Starts the tasks that serve clients of all shards.
+    fn serve_clients(self: &Rc<Self>, dial: impl Dial + Clone) {
+        tokio::task::spawn_local(Rc::clone(&self.hub).see_off());
+        for feed in self.hub.feeds() {
+            let hub = Rc::clone(&self.hub);
+            tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
+        }
+        if self.index == 0 {
+            tokio::task::spawn_local(chores::changes(Rc::clone(self)));
+            tokio::task::spawn_local(chores::timeouts(Rc::clone(self)));
+            if let Some(upstream) = self.data() {
+                tokio::task::spawn_local(watch_data(upstream.clone()));
+            }
+        }
     }
 
     /// Starts the tasks that run next to the sessions.
@@ -88,19 +113,12 @@ impl Worker {
             tokio::task::spawn_local(lane.run(dial.clone(), Rc::clone(&link)));
             tokio::task::spawn_local(chores::heartbeats(link, Rc::clone(&self.engine)));
         }
-        tokio::task::spawn_local(Rc::clone(&self.hub).see_off());
-        for feed in self.hub.feeds() {
-            let hub = Rc::clone(&self.hub);
-            tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
-        }
         tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
         tokio::task::spawn_local(chores::waits(Rc::clone(&self.engine)));
         tokio::task::spawn_local(Rc::clone(&self.engine).keep_settling());
         tokio::task::spawn_local(Rc::clone(&self.engine).keep_closing());
         tokio::task::spawn_local(chores::look_at_itself(Rc::clone(self)));
         if self.index == 0 {
-            tokio::task::spawn_local(chores::changes(Rc::clone(self)));
-            tokio::task::spawn_local(chores::timeouts(Rc::clone(self)));
             tokio::task::spawn_local(Rc::clone(&self.engine).keep_comparing());
             self.look_after_masters(dial);
         }
@@ -113,15 +131,14 @@ impl Worker {
             electorate: self.engine.shared_electorate(),
             quorum: self.engine.rules().quorum,
             vote_timeout: self.shared.settings.vote_timeout,
+            shard: self.shared.settings.shard.unwrap_or_default(),
+            together: Arc::clone(&self.shared.together),
         }
     }
 
-    /// Starts the tasks that watch the masters and the data Redis. The first worker does this for all.
+    /// Starts the tasks that watch the masters. The first worker does this for all.
     fn look_after_masters(&self, dial: impl Dial + Clone) {
         let electorate = self.engine.shared_electorate();
-        if let Some(upstream) = self.data() {
-            tokio::task::spawn_local(watch_data(upstream.clone()));
-        }
         tokio::task::spawn_local(Keeper::new(self.errands(dial.clone())).run());
         for link in self.engine.links() {
             let (master, address) = (link.master(), link.address().clone());
@@ -146,13 +163,11 @@ impl Worker {
         let _ = tokio::time::timeout(FIRST_CONTACT, tried).await;
     }
 
-    async fn drain(&self, limit: Duration) {
-        self.draining.set(true);
+    async fn drain(self: &Rc<Self>, limit: Duration) {
+        self.clusters().for_each(|worker| worker.draining.set(true));
         self.shared.registry.wake_all();
-        // Requests that take a lost claim back, or end a lease, still go to masters after their client has gone.
-        let delivers = || self.engine.links().iter().any(|link| link.is_up() && link.owes());
         let connected = || self.shared.registry.connected();
-        let serves = || connected() > 0 || self.engine.in_flight() > 0 || delivers();
+        let serves = || connected() > 0 || self.clusters().any(|worker| worker.is_busy());
         let gone = async {
             while serves() || self.takes_back() {
                 tokio::time::sleep(DRAIN_POLL).await;
@@ -166,13 +181,23 @@ impl Worker {
         }
     }
 
-    /// Whether this worker can still take back locks on the data Redis. No other process would do that.
-    fn takes_back(&self) -> bool {
-        self.gate.get().is_some_and(|gate| gate.pending().can_be_done())
+    /// Whether masters still have to hear of something. Requests that take a lost claim back, or end a lease, go to
+    /// masters even after their client has gone.
+    fn is_busy(&self) -> bool {
+        let delivers = || self.engine.links().iter().any(|link| link.is_up() && link.owes());
+        self.engine.in_flight() > 0 || delivers()
     }
 
-    fn tell_what_was_not_taken_back(&self) {
-        let requests = self.gate.get().map_or(0, |gate| gate.pending().count());
+    /// Whether a worker can still take back locks on the data Redis. No other process would do that.
+    fn takes_back(self: &Rc<Self>) -> bool {
+        self.clusters()
+            .filter_map(|worker| worker.gate.get())
+            .any(|gate| gate.pending().can_be_done())
+    }
+
+    fn tell_what_was_not_taken_back(self: &Rc<Self>) {
+        let gates = self.clusters().filter_map(|worker| worker.gate.get());
+        let requests: usize = gates.map(|gate| gate.pending().count()).sum();
         if requests > 0 {
             tracing::warn!(requests, "not all locks were taken back from the data Redis");
         }

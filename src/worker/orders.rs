@@ -46,7 +46,7 @@ impl Worker {
             match phase {
                 Phase::Starting => {}
                 Phase::Serving => {
-                    self.departing.set(false);
+                    self.departs(false);
                     self.hub.end_journal();
                     accepting = listeners.accept(self)?;
                     self.registry().wake_all();
@@ -56,7 +56,7 @@ impl Worker {
                 }
                 Phase::Departing => {
                     since = clock::now();
-                    self.departing.set(true);
+                    self.departs(true);
                     self.registry().wake_all();
                 }
                 Phase::Departed => {
@@ -68,6 +68,11 @@ impl Worker {
         }
     }
 
+    /// Notes whether clients move to another process.
+    fn departs(self: &Rc<Self>, departing: bool) {
+        self.clusters().for_each(|worker| worker.departing.set(departing));
+    }
+
     fn go_on_with(self: &Rc<Self>, connection: Box<PortableConnection>) {
         let id = connection.state.client.id;
         if let Err(why) = go_on_with(*connection, self) {
@@ -77,11 +82,14 @@ impl Worker {
 
     /// Drains the worker after clients have been served elsewhere since `since`. Only this process knows what masters
     /// that are down, and the data Redis, are still owed. They get as much time as clients would.
-    pub(super) async fn drain_after(&self, since: Instant) {
+    pub(super) async fn drain_after(self: &Rc<Self>, since: Instant) {
         let drain_timeout = self.live().drain_timeout;
         let limit = since + drain_timeout;
         self.drain(drain_timeout.min(FAREWELL)).await;
-        let owes = || self.engine.links().iter().any(|link| link.owes()) || self.takes_back();
+        let owes = || {
+            let mut links = self.clusters().flat_map(|worker| worker.engine.links());
+            links.any(|link| link.owes()) || self.takes_back()
+        };
         while owes() && clock::now() < limit {
             tokio::time::sleep(DRAIN_POLL).await;
         }

@@ -13,7 +13,8 @@ use redlock_proxy::decision::keyspace::proposer::Outcome;
 use redlock_proxy::decision::keyspace::slot::Basis;
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
-use redlock_proxy::lua::program::{ProgramText, Ttls};
+use redlock_proxy::lua::program::{ProgramText, ScriptRules};
+use redlock_proxy::names::slot::Share;
 use redlock_proxy::operation::register::ask::RequestWords;
 use redlock_proxy::operation::register::run::{Run, RunStep, RunWorker, Token};
 use redlock_proxy::operation::register::{Job, Place, RegisterReply, packed};
@@ -139,7 +140,7 @@ async fn run(
     rng: &mut Rng,
 ) -> (Option<Bytes>, Left) {
     let quorum = Quorum::of(MASTERS);
-    let worker = RunWorker { quorum, id: number as u64 + 1, version: 1 };
+    let worker = RunWorker { quorum, id: number as u64 + 1, version: 1, share: Share::ALL };
     let places = job.places.clone();
     let operation = rng.u64(..);
     let (mut run, mut step) = Run::new(worker, job, basis, now_us());
@@ -170,7 +171,7 @@ async fn run(
                 }
                 RunStep::Done(_) => return (None, None),
                 RunStep::Failed(error) => panic!("{}", String::from_utf8_lossy(&error)),
-                RunStep::TooManyKeys => panic!("too many keys"),
+                RunStep::TooManyKeys | RunStep::OfAnotherShard => panic!("too many keys"),
             };
         }
         tokio::time::sleep(Duration::from_micros(rng.u64(0..20_000))).await;
@@ -262,8 +263,9 @@ async fn programs_of_many_clients_run_once_and_in_one_order() {
     eprintln!("KEYSPACE_SEED={seed}");
     let mut rng = Rng::with_seed(seed);
     let masters: Vec<_> = (0..MASTERS).map(|_| Master::start()).collect();
-    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    let program = |lua: &str| Arc::new(ProgramText::wrap(lua.as_bytes(), "sha", ttls));
+    let script_rules =
+        ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+    let program = |lua: &str| Arc::new(ProgramText::wrap(lua.as_bytes(), "sha", script_rules));
     let world = Rc::new(World {
         addresses: masters.iter().map(Master::address).collect(),
         programs: [program(ONE), program(TWO), program(READ)],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlock_proxy::decision::keyspace::proposer::MasterAnswer;
 use redlock_proxy::decision::lease::pad::Pad;
-use redlock_proxy::lua::program::{ProgramText, Ttls};
+use redlock_proxy::lua::program::{ProgramText, ScriptRules};
 use redlock_proxy::operation::register;
 use redlock_proxy::operation::register::answer::Said;
 
@@ -36,7 +36,7 @@ const TIMES: [&str; 14] = [
 struct World {
     master: Master,
     raw: Raw,
-    ttls: Ttls,
+    script_rules: ScriptRules,
 }
 
 impl World {
@@ -47,7 +47,7 @@ impl World {
         let (mut reply, mut accepted) = (String::new(), 0);
         let counters = (0..).map(|step| NOW_US + step);
         for (text, counter) in texts.iter().zip(counters) {
-            let program = Arc::new(ProgramText::wrap(text.as_bytes(), "sha", self.ttls));
+            let program = Arc::new(ProgramText::wrap(text.as_bytes(), "sha", self.script_rules));
             let said = run(&mut self.raw, &apply(&program, &[place("a")], accepted, counter)).await;
             let Said::Answer(MasterAnswer::Applied(ran)) = said else { panic!("{text}: {said:?}") };
             if ran.wrote {
@@ -66,11 +66,22 @@ async fn times_to_live_of_one_key_are_those_of_any() {
         return;
     }
     let (master, raw) = start().await;
-    let mut world =
-        World { master, raw, ttls: Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None } };
+    let mut world = World {
+        master,
+        raw,
+        script_rules: ScriptRules {
+            pad: Pad::new(Duration::ZERO, 0.0),
+            longest: None,
+            sees_all_keys: true,
+        },
+    };
     for (vote_timeout, drift) in [(0, 0.0), (3, 0.5), (50, 0.01)] {
         let pad = Pad::new(Duration::from_millis(vote_timeout), drift);
-        world.ttls = Ttls { pad, longest: Some(Duration::from_secs(1_000_000_000)) };
+        world.script_rules = ScriptRules {
+            pad,
+            longest: Some(Duration::from_secs(1_000_000_000)),
+            sees_all_keys: true,
+        };
         for (name, ttl) in
             ["pexpire", "expire"].into_iter().flat_map(|it| TIMES.map(|ttl| (it, ttl)))
         {

@@ -92,7 +92,7 @@ type Letter = (usize, Ballot, Request<Change>);
 enum Action {
     Begin(usize),
     Again(usize),
-    Deliver(usize, Letter),
+    Deliver(usize, Box<Letter>),
     Forget,
     SetMark,
     CatchUp,
@@ -233,7 +233,7 @@ impl Model for World {
             }
         }
         for (at, master) in state.masters.iter().enumerate() {
-            let deliver = |letter: &Letter| Action::Deliver(at, letter.clone());
+            let deliver = |letter: &Letter| Action::Deliver(at, Box::new(letter.clone()));
             actions.extend(master.inbox.iter().map(deliver));
         }
         if !state.forgot {

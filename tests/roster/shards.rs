@@ -76,7 +76,7 @@ impl World {
             cluster: format!("{proxy}{at}"),
             version: 2,
             stage: Stage::Founded,
-            shard: Some(shard),
+            shard: Some(Box::new(shard)),
             ..Roster::default()
         };
         let change = Change::Found(Box::new(roster));
@@ -169,12 +169,12 @@ impl Model for World {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (proxy, layout) in self.layouts.iter().enumerate() {
-            for at in 0..layout.len() {
+            for (at, (_, master)) in layout.iter().enumerate() {
                 let it = &state.proxies[proxy];
                 if it.serves[at].is_some() {
                     continue;
                 }
-                let is_founded = state.rosters[layout[at].1].version > 0;
+                let is_founded = state.rosters[*master].version > 0;
                 actions.push(match is_founded {
                     true => Action::Look(proxy, at),
                     false => Action::Found(proxy, at),

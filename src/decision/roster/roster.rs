@@ -25,7 +25,7 @@ pub struct Roster {
     pub members: Vec<Member>,
     /// Part of the cluster in a deployment of several; `None` if it serves all keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shard: Option<Shard>,
+    pub shard: Option<Box<Shard>>,
 }
 
 /// Progress of the founding.
@@ -200,7 +200,7 @@ impl Roster {
             }
             Change::Together { clusters } if self.stage == Stage::Founded => {
                 let shard = self.shard.as_ref()?;
-                after.shard = Some(shard.together(&self.cluster, clusters)?);
+                after.shard = Some(Box::new(shard.together(&self.cluster, clusters)?));
             }
             Change::Out { member, incarnation } if self.can_miss(*member) => {
                 let since = after.version;

@@ -61,6 +61,27 @@ pub fn next(at: usize, names: &[String], known: &[Option<&Roster>]) -> Step {
     }
 }
 
+/// Says why the roster of the shard at `at` makes a proxy refuse to serve.
+pub fn mismatch(at: usize, names: &[String], roster: &Roster) -> String {
+    let correct = "give all proxies the same shards with the same masters";
+    let part = |part: &Shard| format!("shard {} of {}", part.name, part.names.join(", "));
+    match (names.get(at), &roster.shard) {
+        (None, shard) => {
+            let part = shard.as_deref().map(part).unwrap_or_default();
+            format!("these masters are {part}: {correct}")
+        }
+        (Some(name), None) => format!(
+            "the masters of shard {name} already serve all keys: {correct}, or empty these masters"
+        ),
+        (Some(name), Some(shard)) if !is_called(roster, at, names) => {
+            format!("the masters of shard {name} are {}: {correct}", part(shard))
+        }
+        (Some(name), Some(_)) => {
+            format!("the masters of shard {name} serve together with others than these: {correct}")
+        }
+    }
+}
+
 /// Whether a roster was founded for the shard at `at` of these names.
 fn is_called(roster: &Roster, at: usize, names: &[String]) -> bool {
     match &roster.shard {
@@ -94,7 +115,12 @@ mod tests {
     fn roster(cluster: &str, name: &str, clusters: &[&str]) -> Roster {
         let clusters = clusters.iter().map(|&it| it.to_owned()).collect();
         let shard = Shard { name: name.to_owned(), names: names(), clusters };
-        Roster { cluster: cluster.to_owned(), version: 2, shard: Some(shard), ..Roster::default() }
+        Roster {
+            cluster: cluster.to_owned(),
+            version: 2,
+            shard: Some(Box::new(shard)),
+            ..Roster::default()
+        }
     }
 
     #[test]
@@ -124,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_list_is_taken_once_and_names_its_own_cluster() {
-        let own = |clusters: &[&str]| roster("x", "a", clusters).shard.unwrap_or_default();
+        let own = |clusters: &[&str]| *roster("x", "a", clusters).shard.unwrap_or_default();
         let list = |clusters: [&str; 2]| clusters.map(str::to_owned).to_vec();
         let taken = own(&[]).together("x", &list(["x", "z"]));
         assert_eq!(taken, Some(own(&["x", "z"])));

@@ -180,10 +180,11 @@ mod tests {
 
     use super::*;
     use crate::decision::lease::pad::Pad;
-    use crate::lua::program::Ttls;
+    use crate::lua::program::ScriptRules;
 
     fn program() -> Arc<ProgramText> {
-        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let ttls =
+            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
         Arc::new(ProgramText::wrap(b"return redis.call('incr', KEYS[1])", "", ttls))
     }
 

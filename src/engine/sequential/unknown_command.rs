@@ -81,6 +81,9 @@ impl Newer {
         if keys.is_empty() || is_of_server {
             return error::unsupported_command(&self.words[0]);
         }
+        if keys.iter().any(|key| !asking.engine.rules().share.includes(key)) {
+            return error::CROSS_SLOT;
+        }
         asking.engine.run_now(self.operation(&info, &keys, asking)).await
     }
 

@@ -9,6 +9,16 @@ local function is_hidden(name)
   return clean > 0 and clean - SLACK_MS <= now_ms() and call('EXISTS', 'redlock-proxy:s:' .. name) == 1
 end
 
+-- A command that lists or counts keys would see those of one shard only.
+local function on_all_keys(handle)
+  if SEES_ALL_KEYS then
+    return handle
+  end
+  return function(run, name)
+    return fail(run, "ERR '" .. name .. "' sees one shard only in a script or transaction: send it by itself")
+  end
+end
+
 -- KEYS and SCAN
 local function names_of_keys(run, ...)
   local reply = run(...)

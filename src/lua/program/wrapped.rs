@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 use super::handlers::{Handler, READ, rare};
 use super::parts::{Statement, compact, statements};
 use super::scan::Scan;
-use super::{OfLibrary, Place, ProgramPart, ProgramText, Ttls, handlers, names, opening, parts};
+use super::{
+    OfLibrary, Place, ProgramPart, ProgramText, ScriptRules, handlers, names, opening, parts,
+};
 use crate::acl::guard::Guard;
 use crate::catalogue::keys::WITHOUT_KEYS;
 use crate::catalogue::words;
@@ -32,7 +34,7 @@ impl Wrapped {
         text: &[u8],
         scan: &Scan<'_>,
         sha: &str,
-        ttls: Ttls,
+        script_rules: ScriptRules,
     ) -> ProgramText {
         let mut wrapped = shebang.to_vec();
         if text.starts_with(b"\n") {
@@ -50,7 +52,7 @@ impl Wrapped {
         wrapped.extend_from_slice(&scan.rewritten(text, self.frame.is_cheap)[first_line..]);
         wrapped.extend_from_slice(format!("\nend{end}\n{}", self.names).as_bytes());
         // No command of the script has an underscore in its name.
-        let after = ttls
+        let after = script_rules
             .fill_in(&self.around(scan))
             .replace("LAST_LINE", &self.lines.to_string())
             .replace("SCRIPT_SHA", &format!("'{sha}'"));

@@ -4,6 +4,7 @@
 //! * [`marks`]: reads and replaces the proofs of a master's memory;
 //! * [`copy`]: gives a master what it has forgotten;
 //! * [`youth`]: decides which masters are trusted when a cluster is founded;
+//! * [`together`]: the rosters of all shards;
 //! * [`keeper`]: decides what needs doing, and does it.
 
 pub mod acceptor;
@@ -11,4 +12,5 @@ pub mod copy;
 pub mod keeper;
 pub mod marks;
 mod register;
+pub mod together;
 pub mod youth;

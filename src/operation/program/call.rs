@@ -53,7 +53,7 @@ impl Call {
         self.key_names().any(|key| *key == place.key)
     }
 
-    fn key_names(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn key_names(&self) -> impl Iterator<Item = &[u8]> {
         let mut words = flat::elements(&self.words).filter_map(|word| word.body);
         let count = words.next().and_then(parse_i64).unwrap_or_default() as usize;
         words.take(count)

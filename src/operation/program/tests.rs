@@ -6,16 +6,20 @@ use super::*;
 use crate::decision::keyspace::slot::State;
 use crate::decision::lease::pad::Pad;
 use crate::decision::quorum::MasterId;
-use crate::lua::program::Ttls;
+use crate::lua::program::ScriptRules;
 use crate::operation::register::stamp;
 use crate::time::clock;
 
-fn ttls() -> Ttls {
-    Ttls { pad: Pad::new(Duration::from_millis(50), 0.01), longest: None }
+fn script_rules() -> ScriptRules {
+    ScriptRules {
+        pad: Pad::new(Duration::from_millis(50), 0.01),
+        longest: None,
+        sees_all_keys: true,
+    }
 }
 
 fn program() -> Program {
-    let text = Text::wrap(b"return redis.call('INCR', KEYS[1])", "sha", ttls());
+    let text = Text::wrap(b"return redis.call('INCR', KEYS[1])", "sha", script_rules());
     let call = Call {
         text: Arc::new(text),
         runner: None,

@@ -14,6 +14,7 @@ use crate::decision::keyspace::remains::Over;
 use crate::decision::keyspace::slot::{Basis, Refusal};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::ballot::Ballot;
+use crate::names::slot::Share;
 
 /// Worker that runs operations.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub struct RunWorker {
     pub id: u64,
     /// Version of the roster.
     pub version: u64,
+    /// Keys that its masters serve.
+    pub share: Share,
 }
 
 /// One operation.
@@ -113,6 +116,8 @@ pub enum RunStep {
     Failed(Bytes),
     /// It uses too many keys, and no master has run it.
     TooManyKeys,
+    /// It uses a key of another shard, and no master has run it.
+    OfAnotherShard,
 }
 
 /// Database of the connection in requests for keys of several databases. No key is in it, so a master selects each
@@ -127,7 +132,7 @@ impl Run {
         held: Option<Vec<Basis<Job>>>,
         now_us: u64,
     ) -> (Self, RunStep) {
-        let RunWorker { quorum, id, version } = worker;
+        let RunWorker { quorum, id, version, .. } = worker;
         let (proposer, request) = match held {
             Some(basis) => Proposer::with_promises(quorum, id, version, job, basis, now_us),
             None => Proposer::new(quorum, id, version, Wish::Run(job), now_us),
@@ -142,7 +147,7 @@ impl Run {
         over: Over<Job>,
         now_us: u64,
     ) -> (Self, RunStep) {
-        let RunWorker { quorum, id, version } = worker;
+        let RunWorker { quorum, id, version, .. } = worker;
         let wish = Wish::Settle(places);
         let (mut proposer, request) = Proposer::new(quorum, id, version, wish, now_us);
         proposer.take_for_remains(over);
@@ -615,6 +620,10 @@ impl Run {
     fn with_key(&mut self, place: Place, now_us: u64) -> RunStep {
         let Request::Apply(apply) = &self.request else { return RunStep::Wait };
         let mut job = apply.program.clone();
+        if !self.worker.share.includes(&place.key) {
+            self.give_up();
+            return RunStep::OfAnotherShard;
+        }
         job.places.push(place);
         if are_too_many(job.places.iter().map(|place| &place.key[..])) {
             self.give_up();

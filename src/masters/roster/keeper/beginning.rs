@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{Keeper, Turn, distinct};
+use super::{FIRST_LOOKS, Keeper, Turn, distinct};
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::founding::{self, Task};
 use crate::decision::roster::learning;
 use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Change, Member, Roster, Stage, Standing, Voters};
-use crate::decision::roster::seats::{at_place, seats};
+use crate::decision::roster::seats::{Seats, at_place, seats};
+use crate::decision::roster::shards::Step;
 use crate::masters::dial::Dial;
 use crate::masters::electorate::{FIRST_VERSION, MasterSight};
 use crate::masters::facts::Facts;
@@ -211,7 +212,8 @@ impl<D: Dial + Clone> Keeper<D> {
         };
         let members = facts.iter().enumerate().map(member).collect();
         let (cluster, stage) = (self.cluster.clone(), Stage::Founding);
-        Ok(Roster { cluster, version: FIRST_VERSION, stage, members, losses: 0, shard: None })
+        let shard = self.errands.together.part(self.errands.shard);
+        Ok(Roster { cluster, version: FIRST_VERSION, stage, members, losses: 0, shard })
     }
 
     /// Finishes the founding of a known roster, or serves it.
@@ -255,14 +257,27 @@ impl<D: Dial + Clone> Keeper<D> {
                 self.wait_for(self.missing(&unseen))
             }
             Task::Refuse(_) => self.wait_for(self.other_list(&known, None)),
-            Task::Serve => {
-                self.errands.electorate.follow(&known, &found);
+            Task::Serve => self.serve_together(&known, &found).await,
+        }
+    }
+
+    /// Serves a founded cluster, once all shards belong together.
+    async fn serve_together(&self, known: &Roster, found: &Seats) -> Result<Turn, Failed> {
+        let together = &self.errands.together;
+        match together.step(self.errands.shard, known) {
+            Step::Change(change) => {
+                self.change(Voters::Members, change).await?;
+                Ok(Turn::Acted)
+            }
+            Step::WaitFor(_) if self.started.elapsed() < FIRST_LOOKS => Ok(Turn::Idle),
+            Step::WaitFor(shard) => self.wait_for(Obstacle::lasting(together.wait(shard))),
+            Step::Refuse(shard) => self.wait_for(Obstacle::lasting(together.mismatch(shard))),
+            Step::Serve => {
+                self.errands.electorate.follow(known, found);
                 self.errands.electorate.serve();
-                tracing::info!(
-                    cluster = known.cluster,
-                    version = known.version,
-                    "the roster is known"
-                );
+                let (cluster, version) = (&known.cluster, known.version);
+                let shard = known.shard.as_ref().map(|shard| &*shard.name);
+                tracing::info!(shard, cluster, version, "the roster is known");
                 Ok(Turn::Acted)
             }
         }
