@@ -14,7 +14,7 @@ use crate::client::registry::Disconnected;
 use crate::context::shared::Shared;
 use crate::data::description::Description;
 use crate::data::upstream::Upstream;
-use crate::decision::quorum::{MasterId, Quorum};
+use crate::decision::quorum::MasterId;
 use crate::masters::standing::Cause;
 use crate::metrics::histogram::{Histogram, Times};
 use crate::metrics::{QuestionKind, VerdictKind, process};
@@ -63,7 +63,7 @@ struct Page<'a, 'e> {
 
 impl Page<'_, '_> {
     fn requests(&mut self) -> fmt::Result {
-        let all = self.shared.metrics.iter().flat_map(|metrics| metrics.requests());
+        let all = self.shared.all_metrics().flat_map(|metrics| metrics.requests());
         let mut sums = std::collections::BTreeMap::<_, u64>::new();
         for (command, is_error, count) in all {
             *sums.entry((command, is_error)).or_default() += count;
@@ -153,27 +153,35 @@ impl Page<'_, '_> {
 
     fn masters(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let quorum = Quorum::of(shared.settings.masters.len());
-        let voters = status::voters(shared).len();
-        self.gauge("masters", "Configured masters.", None, quorum.masters() as f64)?;
-        self.gauge("quorum", "Masters needed for a quorum.", None, quorum.needed() as f64)?;
-        self.gauge("voters", "Masters that can vote.", None, voters as f64)?;
-        let version = shared.electorate.roster().version;
-        self.gauge("roster_version", "Version of the roster.", None, version as f64)?;
+        self.of_clusters("masters", "Configured masters.", |cluster| {
+            status::quorum(cluster).masters() as f64
+        })?;
+        self.of_clusters("quorum", "Masters needed for a quorum.", |cluster| {
+            status::quorum(cluster).needed() as f64
+        })?;
+        self.of_clusters("voters", "Masters that can vote.", |cluster| {
+            status::voters(cluster).len() as f64
+        })?;
+        self.of_clusters("roster_version", "Version of the roster.", |cluster| {
+            cluster.electorate.roster().version as f64
+        })?;
         let help = "Whether a quorum had lost its state, so that data may be lost.";
-        let is_lost = u8::from(shared.electorate.may_have_lost_data());
-        self.gauge("data_may_be_lost", help, None, f64::from(is_lost))?;
+        self.of_clusters("data_may_be_lost", help, |cluster| {
+            f64::from(u8::from(cluster.electorate.may_have_lost_data()))
+        })?;
 
         if let Some(data) = &shared.data {
             self.data(data)?;
         }
-        self.of_masters("master_up", "Whether a worker is connected to the master.", |master| {
-            f64::from(u8::from(status::is_up(shared, master)))
-        })?;
+        self.of_masters(
+            "master_up",
+            "Whether a worker is connected to the master.",
+            |cluster, master| f64::from(u8::from(status::is_up(cluster, master))),
+        )?;
         let help = "1 for the state that a master is in.";
         let mut family = self.gauges("master_state", help, None)?;
-        for (master, address) in masters(shared) {
-            let current = status::state(shared, master);
+        for (cluster, master, address) in masters(shared) {
+            let current = status::state(cluster, master);
             for state in status::STATES {
                 let labels = [("master", &*address), ("state", state)];
                 gauge(&mut family, &labels, f64::from(u8::from(state == current)))?;
@@ -181,8 +189,8 @@ impl Page<'_, '_> {
         }
         let help = "Reason why a reachable master does not vote.";
         let mut family = self.gauges("master_reason", help, None)?;
-        for (master, address) in masters(shared) {
-            let Some(reason) = shared.electorate.standing(master).reason() else { continue };
+        for (cluster, master, address) in masters(shared) {
+            let Some(reason) = cluster.electorate.standing(master).reason() else { continue };
             gauge(&mut family, &[("master", &address), ("reason", &reason)], 1.0)?;
         }
         self.probations()?;
@@ -207,8 +215,8 @@ impl Page<'_, '_> {
         let shared = self.shared;
         let mut family =
             self.counters("probations", "Times that a master was put on probation, by reason.")?;
-        for (master, address) in masters(shared) {
-            let counts = shared.electorate.probations(master);
+        for (cluster, master, address) in masters(shared) {
+            let counts = cluster.electorate.probations(master);
             for (reason, count) in Cause::KINDS.into_iter().zip(counts) {
                 counter(&mut family, &[("master", &address), ("reason", reason)], count)?;
             }
@@ -220,11 +228,11 @@ impl Page<'_, '_> {
         let shared = self.shared;
         let help = "Keys copied back to a master on probation, and their approximate total.";
         let mut family = self.gauges("copying_keys", help, None)?;
-        for (master, address) in masters(shared) {
-            if !shared.electorate.waits(master) {
+        for (cluster, master, address) in masters(shared) {
+            if !cluster.electorate.waits(master) {
                 continue;
             }
-            let progress = shared.electorate.progress(master);
+            let progress = cluster.electorate.progress(master);
             for (part, keys) in [("copied", progress.copied()), ("all", progress.total())] {
                 gauge(&mut family, &[("master", &address), ("part", part)], keys as f64)?;
             }
@@ -236,9 +244,11 @@ impl Page<'_, '_> {
         let shared = self.shared;
         let mut family =
             self.counters("ballots", "Answers of masters, by whether they were counted.")?;
-        for (master, address) in masters(shared) {
-            let answered = status::sum(shared, |metrics| metrics.master(master).answered());
-            let unknown = status::sum(shared, |metrics| metrics.master(master).unknown.get());
+        for (cluster, master, address) in masters(shared) {
+            let answered =
+                status::sum_of_cluster(cluster, |metrics| metrics.master(master).answered());
+            let unknown =
+                status::sum_of_cluster(cluster, |metrics| metrics.master(master).unknown.get());
             counter(&mut family, &[("master", &address), ("ballot", "answered")], answered)?;
             counter(&mut family, &[("master", &address), ("ballot", "unknown")], unknown)?;
         }
@@ -246,8 +256,8 @@ impl Page<'_, '_> {
         let kind = MetricType::Histogram;
         let name = "round_trip";
         let mut family = self.encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
-        for (master, address) in masters(shared) {
-            let all = shared.metrics.iter().map(|metrics| &metrics.master(master).round_trip);
+        for (cluster, master, address) in masters(shared) {
+            let all = cluster.metrics.iter().map(|metrics| &metrics.master(master).round_trip);
             histogram(&mut family, &[("master", &address)], all)?;
         }
         Ok(())
@@ -255,22 +265,29 @@ impl Page<'_, '_> {
 
     fn debts(&mut self) -> fmt::Result {
         let shared = self.shared;
-        self.of_masters("deferred_releases", "Releases still to be sent to a master.", |master| {
-            status::sum(shared, |metrics| metrics.master(master).deferred.get()) as f64
-        })?;
+        self.of_masters(
+            "deferred_releases",
+            "Releases still to be sent to a master.",
+            |cluster, master| {
+                status::sum_of_cluster(cluster, |metrics| metrics.master(master).deferred.get())
+                    as f64
+            },
+        )?;
         let help = "Registers on which a master is known to lag behind the others.";
-        self.of_masters("registers_behind", help, |master| {
-            status::sum(shared, |metrics| metrics.master(master).registers_behind.get()) as f64
+        self.of_masters("registers_behind", help, |cluster, master| {
+            status::sum_of_cluster(cluster, |metrics| metrics.master(master).registers_behind.get())
+                as f64
         })?;
         let help = "Releases dropped because the queue was full.";
         let mut family = self.counters("dropped_releases", help)?;
-        for (master, address) in masters(shared) {
-            let dropped = status::sum(shared, |metrics| metrics.master(master).dropped.get());
+        for (cluster, master, address) in masters(shared) {
+            let dropped =
+                status::sum_of_cluster(cluster, |metrics| metrics.master(master).dropped.get());
             counter(&mut family, &[("master", &address)], dropped)?;
         }
         let mut family = self.counters("copied_keys", "Keys copied back to a master.")?;
-        for (master, address) in masters(shared) {
-            counter(&mut family, &[("master", &address)], shared.electorate.keys_copied(master))?;
+        for (cluster, master, address) in masters(shared) {
+            counter(&mut family, &[("master", &address)], cluster.electorate.keys_copied(master))?;
         }
         Ok(())
     }
@@ -279,8 +296,8 @@ impl Page<'_, '_> {
         let shared = self.shared;
         let help = "Offset of the master's clock from the median clock.";
         let mut family = self.gauges("clock_offset", help, Some(&Unit::Seconds))?;
-        for (master, address) in masters(shared) {
-            let unix_time = shared.electorate.unix_time();
+        for (cluster, master, address) in masters(shared) {
+            let unix_time = cluster.electorate.unix_time();
             let ahead_ms = unix_time.ahead_ms(master);
             gauge(&mut family, &[("master", &address)], ahead_ms as f64 / 1000.0)?;
         }
@@ -292,13 +309,14 @@ impl Page<'_, '_> {
         let unit = Some(&Unit::Seconds);
         let mut family =
             self.encoder.encode_descriptor("event_loop_lag", help, unit, MetricType::Histogram)?;
+        // The shards of a worker share its event loop.
         for (worker, metrics) in self.shared.metrics.iter().enumerate() {
             histogram(&mut family, &[("worker", &worker.to_string())], [&metrics.lag].into_iter())?;
         }
         let help = "Time from the first refusal of a client that polls for a lock to its grant.";
         let mut family =
             self.encoder.encode_descriptor("polling", help, unit, MetricType::Histogram)?;
-        histogram(&mut family, &[], self.shared.metrics.iter().map(|metrics| &metrics.polled))?;
+        histogram(&mut family, &[], self.shared.all_metrics().map(|metrics| &metrics.polled))?;
         let waiting = status::sum(self.shared, |metrics| metrics.waiting.get());
         let help = "Claims of such clients that wait for a held lock.";
         self.gauge("waiting_claims", help, None, waiting as f64)?;
@@ -343,24 +361,45 @@ impl Page<'_, '_> {
         self.encoder.encode_descriptor(name, help, unit, MetricType::Gauge)
     }
 
+    /// Writes a gauge of each cluster, with a label for the shard if there are several.
+    fn of_clusters(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl Fn(&Shared) -> f64,
+    ) -> fmt::Result {
+        let shared = self.shared;
+        let mut family = self.gauges(name, help, None)?;
+        for cluster in shared.clusters() {
+            match cluster.settings.shard_name() {
+                Some(shard) => gauge(&mut family, &[("shard", shard)], value(cluster))?,
+                None => gauge(&mut family, &[], value(cluster))?,
+            }
+        }
+        Ok(())
+    }
+
     fn of_masters(
         &mut self,
         name: &str,
         help: &str,
-        value: impl Fn(MasterId) -> f64,
+        value: impl Fn(&Shared, MasterId) -> f64,
     ) -> fmt::Result {
         let shared = self.shared;
         let mut family = self.gauges(name, help, None)?;
-        for (master, address) in masters(shared) {
-            gauge(&mut family, &[("master", &address)], value(master))?;
+        for (cluster, master, address) in masters(shared) {
+            gauge(&mut family, &[("master", &address)], value(cluster, master))?;
         }
         Ok(())
     }
 }
 
-fn masters(shared: &Shared) -> impl Iterator<Item = (MasterId, String)> {
-    let addresses = shared.settings.masters.iter().map(ToString::to_string);
-    addresses.enumerate().map(|(index, address)| (MasterId::new(index), address))
+/// Returns the masters of all clusters. No two have the same address.
+fn masters(shared: &Shared) -> impl Iterator<Item = (&Shared, MasterId, String)> {
+    shared.clusters().flat_map(|cluster| {
+        let addresses = cluster.settings.masters.iter().map(ToString::to_string);
+        addresses.enumerate().map(move |(index, address)| (cluster, MasterId::new(index), address))
+    })
 }
 
 fn counter<const N: usize>(

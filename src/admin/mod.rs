@@ -28,7 +28,6 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::context::shared::Shared;
-use crate::decision::quorum::Quorum;
 use crate::handover::Phase;
 use events::Events;
 use names::Names;
@@ -114,27 +113,18 @@ impl Admin {
         }
     }
 
-    /// Answers a readiness probe. Only callers that `may_know` it learn which masters do not vote.
+    /// Answers a readiness probe: ready if any shard can serve, because clients of the others gain nothing from another
+    /// proxy. Only callers that `may_know` it learn which masters do not vote.
     fn ready(&self, may_know: bool) -> Answer {
-        let quorum = Quorum::of(self.shared.settings.masters.len());
-        let voters = status::voters(&self.shared);
-        let (voting, all) = (voters.len(), quorum.masters());
-        if quorum.reached_by(voters) {
-            let lost = self.shared.electorate.may_have_lost_data();
-            let lost = if lost { "; a quorum had forgotten: data may have been lost" } else { "" };
-            return plain(StatusCode::OK, &format!("{voting} of {all} masters vote{lost}"));
-        }
-        if !may_know {
+        let has_quorum =
+            |cluster: &Shared| status::quorum(cluster).reached_by(status::voters(cluster));
+        let is_ready = self.shared.clusters().any(has_quorum);
+        if !is_ready && !may_know {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too few masters vote");
         }
-        let others = self.shared.electorate.why_not(quorum.everybody().without(voters));
-        let waits = self.shared.electorate.why_it_waits();
-        let waits = waits.map(|obstacle| format!("; {}", obstacle.why)).unwrap_or_default();
-        let why = format!(
-            "{voting} of {all} masters vote and {} are needed{others}{waits}",
-            quorum.needed()
-        );
-        plain(StatusCode::SERVICE_UNAVAILABLE, &why)
+        let told: Vec<String> = self.shared.clusters().map(|it| votes_of(it, may_know)).collect();
+        let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        plain(status, &told.join("\n"))
     }
 
     async fn set_log_level(&self, request: Request<Incoming>) -> Answer {
@@ -163,6 +153,27 @@ impl port::Answers for Admin {
     async fn answer(&self, request: Request<Incoming>, is_local: bool) -> Answer {
         self.answer_one(request, is_local).await
     }
+}
+
+/// Describes how many masters of a cluster vote.
+fn votes_of(cluster: &Shared, may_know: bool) -> String {
+    let (quorum, voters) = (status::quorum(cluster), status::voters(cluster));
+    let (voting, all) = (voters.len(), quorum.masters());
+    let of_shard = cluster.settings.shard_name().map(|name| format!("shard {name}: "));
+    let votes = format!("{}{voting} of {all} masters vote", of_shard.unwrap_or_default());
+    if quorum.reached_by(voters) {
+        let lost = cluster.electorate.may_have_lost_data();
+        let lost = if lost { "; a quorum had forgotten: data may have been lost" } else { "" };
+        return format!("{votes}{lost}");
+    }
+    let needed = format!("{votes} and {} are needed", quorum.needed());
+    if !may_know {
+        return needed;
+    }
+    let others = cluster.electorate.why_not(quorum.everybody().without(voters));
+    let waits = cluster.electorate.why_it_waits();
+    let waits = waits.map(|obstacle| format!("; {}", obstacle.why)).unwrap_or_default();
+    format!("{needed}{others}{waits}")
 }
 
 pub(crate) fn html(page: &str) -> Answer {

@@ -23,8 +23,13 @@ pub struct Status {
     pub version: &'static str,
     /// Milliseconds of Unix time, by the masters' clocks.
     pub now_ms: i64,
+    /// Masters needed for a quorum. If there are shards, this and the next four are those of the weakest.
     pub quorum: usize,
     pub voters: usize,
+    /// Masters of which they are a part.
+    pub masters_of_quorum: usize,
+    /// Name of the shard, if there are several.
+    pub shard: Option<String>,
     pub clients: usize,
     pub operations_in_flight: u64,
     pub claims: Claims,
@@ -50,6 +55,8 @@ pub struct Claims {
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Master {
+    /// Name of its shard, if there are several.
+    pub shard: Option<String>,
     pub address: String,
     pub state: &'static str,
     pub reason: String,
@@ -90,15 +97,17 @@ pub struct HotKey {
 impl Status {
     /// Returns the current status.
     pub fn of(shared: &Shared, events: &Events) -> Self {
-        let quorum = Quorum::of(shared.settings.masters.len());
+        let weakest = weakest(shared);
         let claims =
             |outcome| sum(shared, |metrics| metrics.verdicts(QuestionKind::Claim, outcome));
         let registry: &Registry = &shared.registry;
         Self {
             version: env!("CARGO_PKG_VERSION"),
             now_ms: shared.electorate.unix_time().ms(),
-            quorum: quorum.needed(),
-            voters: voters(shared).len(),
+            quorum: quorum(weakest).needed(),
+            voters: voters(weakest).len(),
+            masters_of_quorum: quorum(weakest).masters(),
+            shard: weakest.settings.shard_name().map(str::to_owned),
             clients: registry.connected(),
             operations_in_flight: sum(shared, |metrics| metrics.in_flight.get()),
             claims: Claims {
@@ -106,10 +115,10 @@ impl Status {
                 refused: claims(VerdictKind::Refused),
                 undecided: claims(VerdictKind::Undecided),
             },
-            roster_version: shared.electorate.roster().version,
-            data_may_be_lost: shared.electorate.may_have_lost_data(),
+            roster_version: weakest.electorate.roster().version,
+            data_may_be_lost: shared.clusters().any(|it| it.electorate.may_have_lost_data()),
             data: shared.data.as_ref().map(DataStatus::of),
-            masters: quorum.everybody().iter().map(|id| Master::of(shared, id)).collect(),
+            masters: shared.clusters().flat_map(Master::all).collect(),
             hot_keys: hot_keys(shared),
             events: events.latest(),
         }
@@ -117,6 +126,15 @@ impl Status {
 }
 
 impl Master {
+    fn all(cluster: &Shared) -> impl Iterator<Item = Self> {
+        quorum(cluster)
+            .everybody()
+            .iter()
+            .map(|id| Self::of(cluster, id))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+
     fn of(shared: &Shared, id: MasterId) -> Self {
         let electorate = &shared.electorate;
         let reason = match is_up(shared, id) {
@@ -125,6 +143,7 @@ impl Master {
         };
         let unix_time = electorate.unix_time();
         Self {
+            shard: shared.settings.shard_name().map(str::to_owned),
             address: shared.settings.masters[id.index()].to_string(),
             state: state(shared, id),
             reason,
@@ -132,10 +151,12 @@ impl Master {
             since_seconds: electorate.since(id).elapsed().as_secs(),
             latency_us: electorate.latency(id).as_micros(),
             clock_offset_ms: unix_time.ahead_ms(id),
-            ballots: sum(shared, |metrics| metrics.master(id).answered()),
-            unknown_ballots: sum(shared, |metrics| metrics.master(id).unknown.get()),
-            deferred_releases: sum(shared, |metrics| metrics.master(id).deferred.get()),
-            registers_behind: sum(shared, |metrics| metrics.master(id).registers_behind.get()),
+            ballots: sum_of_cluster(shared, |metrics| metrics.master(id).answered()),
+            unknown_ballots: sum_of_cluster(shared, |metrics| metrics.master(id).unknown.get()),
+            deferred_releases: sum_of_cluster(shared, |metrics| metrics.master(id).deferred.get()),
+            registers_behind: sum_of_cluster(shared, |metrics| {
+                metrics.master(id).registers_behind.get()
+            }),
             registers_reason: not_falling(shared, id).unwrap_or_default(),
         }
     }
@@ -147,7 +168,7 @@ const CATCHES_UP_S: u64 = 10;
 /// Returns advice about the registers that a master lacks, if their number does not fall.
 fn not_falling(shared: &Shared, id: MasterId) -> Option<String> {
     let longest = shared.metrics.iter().map(|it| it.master(id).not_falling_s.get()).max()?;
-    let count = sum(shared, |metrics| metrics.master(id).registers_behind.get());
+    let count = sum_of_cluster(shared, |metrics| metrics.master(id).registers_behind.get());
     let advice = match is_up(shared, id) && shared.electorate.voters().contains(id) {
         true => "inspect one with `redlock-proxy settle KEY`",
         false => "they are settled once it votes again",
@@ -167,7 +188,7 @@ impl DataStatus {
 
 fn hot_keys(shared: &Shared) -> Vec<HotKey> {
     let mut hottest: Vec<_> =
-        shared.metrics.iter().flat_map(|metrics| metrics.contention.hottest()).collect();
+        shared.all_metrics().flat_map(|metrics| metrics.contention.hottest()).collect();
     hottest.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     hottest.truncate(HOTTEST);
     let shown = |(key, contended): (Box<[u8]>, u64)| HotKey {
@@ -198,5 +219,24 @@ pub(super) fn state(shared: &Shared, master: MasterId) -> &'static str {
 
 /// Returns the sum over all workers.
 pub(super) fn sum(shared: &Shared, of: impl Fn(&Metrics) -> u64) -> u64 {
-    shared.metrics.iter().map(|metrics| of(metrics)).sum()
+    shared.all_metrics().map(of).sum()
+}
+
+/// Returns the sum over the workers of one cluster, for its masters.
+pub(super) fn sum_of_cluster(cluster: &Shared, of: impl Fn(&Metrics) -> u64) -> u64 {
+    cluster.metrics.iter().map(|metrics| of(metrics)).sum()
+}
+
+/// Returns the cluster with the fewest voters beyond its quorum.
+fn weakest(shared: &Shared) -> &Shared {
+    let margin = |cluster: &&Shared| {
+        let needed = quorum(cluster).needed() as i64;
+        voters(cluster).len() as i64 - needed
+    };
+    shared.clusters().min_by_key(margin).unwrap_or(shared)
+}
+
+/// Returns the quorum of a cluster.
+pub(super) fn quorum(cluster: &Shared) -> Quorum {
+    Quorum::of(cluster.settings.masters.len())
 }

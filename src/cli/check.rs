@@ -15,6 +15,7 @@ use crate::decision::roster::learning;
 use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Roster, Standing};
 use crate::decision::roster::seats::is_strange;
+use crate::decision::roster::shards::{self, Step};
 use crate::masters::dial::Network;
 use crate::masters::electorate::ElectorateTerms;
 use crate::masters::probe::{ProbeError, ProbeReport, look_once};
@@ -47,6 +48,32 @@ const HEADINGS: [&str; 10] = [
 
 /// Connects to each master once.
 pub async fn check(settings: &Settings, network: &Network) -> CheckReport {
+    let (mut text, mut can_serve, mut rosters) = (String::new(), true, Vec::new());
+    for cluster in settings.clusters() {
+        let looks = looks_at(&cluster, network).await;
+        let found = report(&cluster, &looks);
+        let heading = cluster.shard_name().map(|name| format!("\nshard {name}\n"));
+        text += &(heading.unwrap_or_default() + &found.text);
+        can_serve &= found.can_serve;
+        rosters.push(newest(&looks, Quorum::of(cluster.masters.len())));
+    }
+    if let Some(mismatch) = mismatch(settings.shard_names(), &rosters) {
+        text += &format!("{mismatch}.\n");
+        can_serve = false;
+    }
+    CheckReport { text: text.trim_start().to_owned(), can_serve }
+}
+
+/// Returns why the clusters do not serve together, if they do not.
+fn mismatch(names: Vec<String>, rosters: &[Option<Roster>]) -> Option<String> {
+    let known: Vec<_> = rosters.iter().map(Option::as_ref).collect();
+    match shards::next(0, &names, &known) {
+        Step::Refuse(at) => Some(shards::mismatch(at, &names, known[at]?)),
+        _ => None,
+    }
+}
+
+async fn looks_at(settings: &Settings, network: &Network) -> Vec<Result<ProbeReport, ProbeError>> {
     let mut looks = JoinSet::new();
     for (index, address) in settings.masters.iter().cloned().enumerate() {
         let network = network.clone();
@@ -58,8 +85,7 @@ pub async fn check(settings: &Settings, network: &Network) -> CheckReport {
     }
     let mut looks = looks.join_all().await;
     looks.sort_by_key(|(index, _)| *index);
-    let looks: Vec<_> = looks.into_iter().map(|(_, look)| look).collect();
-    report(settings, &looks)
+    looks.into_iter().map(|(_, look)| look).collect()
 }
 
 fn too_late() -> ProbeError {

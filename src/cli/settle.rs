@@ -3,6 +3,7 @@
 //! It runs a worker without clients, which makes the same decisions as a proxy, with the same proofs.
 
 use std::fmt::Write as _;
+use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use crate::decision::lease::attempt::Stored;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::ballot::Ballot;
 use crate::masters::probe::look_once;
+use crate::names::slot::{shard_of, slot};
 use crate::operation::register::answer::StampHead;
 use crate::operation::register::remains::Remains;
 use crate::operation::register::{Job, Lease, Place};
@@ -58,11 +60,14 @@ pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Sett
     if is_reserved(&key) {
         return refused("names that begin with 'redlock-proxy:' are reserved: give a client's key");
     }
-    if let Err(why) = find_mark(&shared).await {
-        return refused(&why);
+    for cluster in shared.clusters() {
+        if let Err(why) = find_mark(cluster).await {
+            return refused(&why);
+        }
     }
-    let worker = Worker::new(0, shared.clone());
-    worker.start(shared.network.clone()).await;
+    let first = Worker::new(0, shared.clone());
+    first.start(shared.network.clone()).await;
+    let worker = Rc::clone(first.of_shard(shard_of(slot(&key), first.clusters().count())));
     if u32::from(db) >= worker.databases() {
         return refused(&format!(
             "the masters have {} databases: give a lower --db",
@@ -103,7 +108,7 @@ async fn find_mark(shared: &Shared) -> Result<(), String> {
 }
 
 struct Settling {
-    worker: std::rc::Rc<Worker>,
+    worker: Rc<Worker>,
     place: Place,
     releases: bool,
 }
