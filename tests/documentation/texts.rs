@@ -28,18 +28,20 @@ pub(super) fn for_operators() -> Vec<String> {
 }
 
 /// Files whose texts are all about problems, except for those in [`NOTHING_WRONG`].
-const SETTINGS: [&str; 13] = [
+const SETTINGS: [&str; 15] = [
     "src/admin/status.rs",
     "src/cli/check",
     "src/cli/check.rs",
     "src/cli/health.rs",
     "src/cli/logging.rs",
     "src/config",
+    "src/decision/roster/shards.rs",
     "src/engine/link",
     "src/engine/link.rs",
     "src/engine/reader.rs",
     "src/main.rs",
     "src/masters/roster/keeper/beginning.rs",
+    "src/masters/roster/together.rs",
     "src/masters/roster/youth.rs",
     "src/masters/standing.rs",
 ];
@@ -48,7 +50,7 @@ const SETTINGS: [&str; 13] = [
 const HELP: [&str; 2] = ["src/config/setting.rs", "src/config/table.rs"];
 
 /// Texts that are not complaints, or are part of a text that is one.
-const NOTHING_WRONG: [&str; 27] = [
+const NOTHING_WRONG: [&str; 30] = [
     "redlock-proxy 1  ",
     "redlock-proxy 1 \\\"\\\" ",
     "…, did you mean …?",
@@ -63,8 +65,11 @@ const NOTHING_WRONG: [&str; 27] = [
     "it was not seen",
     "cannot listen on … (…)",
     "listening on …",
-    "quorum: … of …",
-    "tolerates: … of … masters down",
+    "shard …: ",
+    "…quorum: … of …",
+    "…tolerates: … of … masters down",
+    "shard … of …",
+    "give all proxies the same shards with the same masters",
     "settings are valid: … log-format=…\\n",
     "SIGHUP: certificates reloaded",
     "metrics and status at http://…/",

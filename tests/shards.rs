@@ -1,0 +1,468 @@
+//! Several clusters of masters behind one address (`--shard`): each key has one of them, whatever a client sends, and
+//! whatever other proxies are told.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use redlock_proxy::names::slot::{shard_of, slot};
+use support::http::http;
+use support::subscriber::Subscriber;
+use support::{Master, Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis};
+
+const TEN_MINUTES: &str = "600000";
+const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+const NOT_LOCAL: &str = "ERR Script attempted to access a non local key in a cluster node";
+
+/// Shards `a`, `b` and so on, each with its masters.
+struct Shards(Vec<Masters>);
+
+impl Shards {
+    fn start(count: usize, masters: usize) -> Shards {
+        Shards((0..count).map(|_| Masters::start(masters)).collect())
+    }
+
+    /// Returns a proxy in front of all shards that can take a lock on each.
+    async fn proxy(&self, flags: &[&str]) -> Proxy {
+        let proxy = self.unready(flags);
+        let mut client = proxy.raw().await;
+        for (at, _) in self.0.iter().enumerate() {
+            let (key, master) = (key_of(at, self.0.len(), "first"), &self.0[at]);
+            let claim = ["SET", &key, "light", "NX", "PX", "60000"];
+            eventually("every master of the shard has a claim", || {
+                let (client, claim, key) = (proxy.raw(), &claim, &key);
+                async move {
+                    let mut client = client.await;
+                    let is_granted = client.ask(claim).await == Reply::ok();
+                    let has_all = is_granted && master.having(key).await == master.len();
+                    client.ask(&["DEL", key]).await;
+                    has_all.then_some(())
+                }
+            })
+            .await;
+            client.ask(&["DEL", &key]).await;
+        }
+        proxy
+    }
+
+    fn unready(&self, flags: &[&str]) -> Proxy {
+        proxy_of(&self.0.iter().map(Masters::addresses).collect::<Vec<_>>(), flags)
+    }
+}
+
+fn proxy_of(shards: &[Vec<String>], flags: &[&str]) -> Proxy {
+    let named = |(name, masters): (char, &Vec<String>)| format!("{name}={}", masters.join(","));
+    let shards: Vec<String> = ('a'..).zip(shards).map(named).collect();
+    let shards = shards.iter().flat_map(|shard| ["--shard", shard]);
+    let flags: Vec<&str> = shards.chain(flags.iter().copied()).collect();
+    let proxy = Proxy::unready(&[], &flags);
+    proxy.expect_warnings();
+    proxy
+}
+
+/// Returns a key of this shard.
+fn key_of(at: usize, shards: usize, prefix: &str) -> String {
+    let mut keys = (0..).map(|n| format!("{prefix} {n}"));
+    keys.find(|key| shard_of(slot(key.as_bytes()), shards) == at).expect("a key of every shard")
+}
+
+fn claim<'a>(key: &'a str, token: &'a str) -> [&'a str; 6] {
+    ["SET", key, token, "NX", "PX", TEN_MINUTES]
+}
+
+fn texts(reply: &Reply) -> BTreeSet<String> {
+    let Reply::Array(items) = reply else { panic!("not a list: {reply:?}") };
+    items.iter().map(Reply::text).collect()
+}
+
+#[tokio::test]
+async fn every_key_is_on_the_masters_of_its_shard_only() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(3, 3);
+    let proxy = shards.proxy(&[]).await;
+    let mut client = proxy.raw().await;
+    for n in 0..30 {
+        let key = format!("lock {n}");
+        assert_eq!(client.ask(&claim(&key, "mine")).await, Reply::ok());
+        assert_eq!(client.ask(&claim(&key, "yours")).await, Reply::Nil);
+        let home = shard_of(slot(key.as_bytes()), 3);
+        for (at, masters) in shards.0.iter().enumerate() {
+            let expected = if at == home { 2..=3 } else { 0..=0 };
+            assert!(expected.contains(&masters.having(&key).await), "{key} on shard {at}");
+        }
+        if n % 2 == 0 {
+            let release = ["EVAL", RELEASE, "1", &key, "mine"];
+            assert_eq!(client.ask(&release).await, Reply::Int(1));
+        }
+    }
+}
+
+const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+
+#[tokio::test]
+async fn what_lists_or_counts_keys_has_those_of_all_shards() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(3, 1);
+    let proxy = shards.proxy(&["--allow-flush"]).await;
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&["RANDOMKEY"]).await, Reply::Nil);
+    let names: BTreeSet<String> = (0..400).map(|n| format!("lock {n}")).collect();
+    for name in &names {
+        assert_eq!(client.ask(&claim(name, "mine")).await, Reply::ok());
+    }
+    assert_eq!(client.ask(&["DBSIZE"]).await, Reply::Int(400));
+    assert_eq!(texts(&client.ask(&["KEYS", "*"]).await), names);
+    assert!(names.contains(&client.ask(&["RANDOMKEY"]).await.text()));
+
+    let (mut found, mut cursor, mut pages) = (BTreeSet::new(), "0".to_owned(), 0);
+    loop {
+        let Reply::Array(page) = client.ask(&["SCAN", &cursor, "COUNT", "30"]).await else {
+            panic!("SCAN has a cursor and keys")
+        };
+        cursor = page[0].text();
+        found.extend(texts(&page[1]));
+        pages += 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(found, names);
+    assert!(pages >= 6, "{pages} pages");
+
+    assert_eq!(client.ask(&["FLUSHALL"]).await, Reply::ok());
+    assert_eq!(client.ask(&["DBSIZE"]).await, Reply::Int(0));
+}
+
+#[tokio::test]
+async fn keys_of_several_slots_are_refused_and_hash_tags_keep_them_together() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 1);
+    let proxy = shards.proxy(&[]).await;
+    let mut client = proxy.raw().await;
+    let (a, b) = (key_of(0, 2, "key"), key_of(1, 2, "key"));
+    for request in [
+        &["MGET", &a, &b][..],
+        &["MSET", &a, "1", &b, "2"],
+        &["DEL", &a, &b],
+        &["RENAME", &a, &b],
+        &["SORT", &a, "STORE", &b],
+        &["EVAL", "return 1", "2", &a, &b],
+        &["WATCH", &a, &b],
+        &["BLPOP", &a, &b, "1"],
+        &["SINTERSTORE", &a, &b, &b],
+        &["GEORADIUS", &a, "1", "1", "1", "m", "STORE", &b],
+    ] {
+        assert_eq!(client.ask(request).await, Reply::Error(CROSS_SLOT.into()), "{request:?}");
+    }
+    let beside = (0..).map(|n| format!("beside {n}"));
+    let mut beside = beside.filter(|key| shard_of(slot(key.as_bytes()), 2) == 0);
+    let beside = beside.next().expect("a key of the first shard");
+    let both = client.ask(&["MGET", &a, &beside]).await;
+    assert_eq!(both, Reply::Error(CROSS_SLOT.into()), "of one shard, but not of one slot");
+    for tag in [&a, &b] {
+        let [one, two] = ["1", "2"].map(|n| format!("{{{tag}}}{n}"));
+        assert_eq!(client.ask(&["MSET", &one, "x", &two, "y"]).await, Reply::ok());
+        assert_eq!(client.ask(&["RENAME", &one, &two]).await, Reply::ok());
+        assert_eq!(client.ask(&["GET", &two]).await, Reply::bulk("x"));
+    }
+}
+
+#[tokio::test]
+async fn a_script_reaches_no_key_of_another_shard() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 3);
+    let proxy = shards.proxy(&[]).await;
+    let mut client = proxy.raw().await;
+    let keys = [key_of(0, 2, "key"), key_of(1, 2, "key")];
+    for (own, other) in [(&keys[0], &keys[1]), (&keys[1], &keys[0])] {
+        assert_eq!(client.ask(&claim(other, "mine")).await, Reply::ok());
+        for script in [
+            "redis.call('set', KEYS[1], 'x') return redis.call('set', ARGV[1], 'x')",
+            "return redis.call('del', ARGV[1])",
+            "return redis.call('get', ARGV[1])",
+            "return redis.pcall('exists', ARGV[1])",
+        ] {
+            let reply = client.ask(&["EVAL", script, "1", own, other]).await;
+            assert!(reply.is_error(NOT_LOCAL), "{script}: {reply:?}");
+        }
+        assert_eq!(client.ask(&["EXISTS", own]).await, Reply::Int(0), "nothing of it is done");
+        assert_eq!(client.ask(&["GET", other]).await, Reply::bulk("mine"));
+        for command in ["keys', '*", "dbsize", "randomkey", "scan', '0"] {
+            let script = format!("return redis.call('{command}')");
+            let reply = client.ask(&["EVAL", &script, "1", own]).await;
+            assert!(reply.text().contains("sees one shard only"), "{command}: {reply:?}");
+        }
+        assert_eq!(client.ask(&["DEL", other]).await, Reply::Int(1));
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_is_of_one_slot_with_what_it_watches() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 1);
+    let proxy = shards.proxy(&["--allow-flush"]).await;
+    let (mut client, mut other) = (proxy.raw().await, proxy.raw().await);
+    let (a, b) = (key_of(0, 2, "key"), key_of(1, 2, "key"));
+    for key in [&a, &b] {
+        client.ask(&["WATCH", key]).await;
+        client.ask(&["MULTI"]).await;
+        client.ask(&["SET", key, "1"]).await;
+        client.ask(&["PING"]).await;
+        let done = Reply::Array(vec![Reply::ok(), Reply::Simple("PONG".into())]);
+        assert_eq!(client.ask(&["EXEC"]).await, done);
+
+        client.ask(&["WATCH", key]).await;
+        other.ask(&["SET", key, "2"]).await;
+        client.ask(&["MULTI"]).await;
+        client.ask(&["PING"]).await;
+        assert_eq!(client.ask(&["EXEC"]).await, Reply::Nil, "a watched key has changed");
+    }
+    client.ask(&["WATCH", &a]).await;
+    client.ask(&["MULTI"]).await;
+    assert_eq!(client.ask(&["GET", &b]).await, Reply::Error(CROSS_SLOT.into()));
+    assert!(client.ask(&["EXEC"]).await.is_error("EXECABORT"));
+    for request in [&["KEYS", "*"][..], &["DBSIZE"], &["SCAN", "0"], &["FLUSHALL"]] {
+        client.ask(&["MULTI"]).await;
+        assert!(client.ask(request).await.text().contains("sees one shard only"), "{request:?}");
+        assert!(client.ask(&["EXEC"]).await.is_error("EXECABORT"));
+    }
+    assert_eq!(client.ask(&["GET", &b]).await, Reply::bulk("2"), "the client is free again");
+}
+
+#[tokio::test]
+async fn subscribers_hear_what_scripts_of_any_shard_publish() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 3);
+    let proxy = shards.proxy(&[]).await;
+    let mut listener = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "news"]).await;
+    let mut client = proxy.raw().await;
+    for at in 0..2 {
+        let key = key_of(at, 2, "key");
+        let script = "redis.call('set', KEYS[1], 'x') redis.call('publish', 'news', ARGV[1])";
+        client.ask(&["EVAL", script, "1", &key, &key]).await;
+        assert_eq!(listener.text().await, key);
+    }
+    client.ask(&["PUBLISH", "news", "the end"]).await;
+    assert_eq!(listener.text().await, "the end");
+}
+
+#[tokio::test]
+async fn one_library_of_functions_serves_the_keys_of_all_shards() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 3);
+    let proxy = shards.proxy(&[]).await;
+    let mut client = proxy.raw().await;
+    let load = |body: &str| {
+        format!("#!lua name=lib\nredis.register_function('f', function(keys) {body} end)")
+    };
+    let broken = client.ask(&["FUNCTION", "LOAD", &load("return x y")]).await;
+    assert!(broken.is_error("ERR"), "{broken:?}");
+    let text = load("return redis.call('incr', keys[1])");
+    assert_eq!(client.ask(&["FUNCTION", "LOAD", &text]).await, Reply::bulk("lib"));
+    for at in 0..2 {
+        let key = key_of(at, 2, "key");
+        assert_eq!(client.ask(&["FCALL", "f", "1", &key]).await, Reply::Int(1));
+        assert_eq!(client.ask(&["GET", &key]).await, Reply::bulk("1"));
+    }
+    assert_eq!(client.ask(&["FUNCTION", "DELETE", "lib"]).await, Reply::ok());
+    for at in 0..2 {
+        let reply = client.ask(&["FCALL", "f", "1", &key_of(at, 2, "key")]).await;
+        assert!(reply.is_error("ERR Function not found"), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_waits_for_an_element_on_any_shard() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 3);
+    let proxy = shards.proxy(&["--workers", "2"]).await;
+    for at in 0..2 {
+        let (mut waiter, mut client) = (proxy.raw().await, proxy.raw().await);
+        let key = key_of(at, 2, "queue");
+        waiter.send(&support::raw::encode(&["BLPOP", &key, "0"])).await;
+        assert_eq!(client.ask(&["RPUSH", &key, "job"]).await, Reply::Int(1));
+        assert_eq!(waiter.reply().await, Reply::Array(vec![Reply::bulk(&key), Reply::bulk("job")]));
+    }
+}
+
+#[tokio::test]
+async fn a_shard_without_a_quorum_stops_its_own_keys_only() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut shards = Shards::start(2, 3);
+    let proxy = shards.proxy(&["--patience", "300ms", "--admin", "127.0.0.1:0"]).await;
+    let (a, b) = (key_of(0, 2, "lock"), key_of(1, 2, "lock"));
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&claim(&b, "mine")).await, Reply::ok());
+    for master in shards.0[1].minority().len()..3 {
+        shards.0[1][master].kill_9();
+    }
+    eventually("the proxy knows", || {
+        let address = proxy.admin_address();
+        async move {
+            let ready = http(&address, "GET", "/ready", "");
+            let is_partly = ready.body.contains("shard a: 3 of 3 masters vote\nshard b: 1 of 3");
+            assert_eq!(ready.status, 200, "{}", ready.body);
+            is_partly.then_some(())
+        }
+    })
+    .await;
+    assert!(client.ask(&claim(&b, "yours")).await.is_error("CLUSTERDOWN"));
+    assert_eq!(client.ask(&claim(&a, "mine")).await, Reply::ok());
+    assert!(client.ask(&["DBSIZE"]).await.is_error("CLUSTERDOWN"), "some keys are not known");
+
+    // Another proxy must see every shard once: which clusters belong together is written on the masters.
+    let late = shards.unready(&["--patience", "300ms"]);
+    late.tells(&["a proxy that starts must see all shards once, and shard b is missing"]).await;
+    let mut second = late.raw().await;
+    assert!(!matches!(second.ask(&claim("other", "mine")).await, Reply::Simple(_)));
+}
+
+#[tokio::test]
+async fn masters_of_a_cluster_are_no_shard_and_the_other_way_round() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 1);
+    drop(shards.proxy(&[]).await);
+    let single = Proxy::unready(&shards.0[0].addresses(), &[]);
+    single.expect_warnings();
+    single.tells(&["these masters are shard a of a, b"]).await;
+    let mut client = single.raw().await;
+    assert!(!matches!(client.ask(&claim("lock", "mine")).await, Reply::Simple(_)));
+
+    let swapped = proxy_of(&[shards.0[1].addresses(), shards.0[0].addresses()], &[]);
+    swapped.tells(&["the masters of shard", "are shard", "of a, b"]).await;
+    let fewer = proxy_of(&[shards.0[0].addresses()], &[]);
+    fewer.tells(&["the masters of shard a are shard a of a, b"]).await;
+
+    let masters = Masters::start(3);
+    drop(Proxy::start(&masters, &[]));
+    let late = proxy_of(&[masters.addresses(), shards.0[1].addresses()], &[]);
+    late.tells(&["the masters of shard a already serve all keys"]).await;
+    // Those that have the right shards are not disturbed.
+    shards.proxy(&[]).await;
+}
+
+/// Two proxies are started at the same time, with shards that are not the same. One of them is paused somewhere in its
+/// founding.
+#[tokio::test]
+async fn proxies_with_other_shards_grant_no_key_twice() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut served = 0;
+    for round in 0..8 {
+        let masters: Vec<Master> = (0..3).map(|_| Master::start()).collect();
+        let [m1, m2, m3] = [0, 1, 2].map(|at| vec![masters[at].address()]);
+        let other = match round % 2 {
+            0 => [m2.clone(), m1.clone()],
+            _ => [m1.clone(), m3],
+        };
+        let first = proxy_of(&[m1, m2], &["--patience", "200ms"]);
+        let pause = Duration::from_millis([0, 20, 40, 60][round / 2]);
+        tokio::time::sleep(pause).await;
+        first.stop();
+        let second = proxy_of(&other, &["--patience", "200ms"]);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        first.cont();
+        served += granted_by(&first, &second).await;
+    }
+    assert!(served > 0, "in some rounds one of them is first everywhere");
+}
+
+/// Claims keys at both proxies until both have had time to serve, and returns how many keys were granted. No key may be
+/// granted by both.
+async fn granted_by(first: &Proxy, second: &Proxy) -> usize {
+    let (mut one, mut two) = (first.raw().await, second.raw().await);
+    let mut granted = [BTreeSet::new(), BTreeSet::new()];
+    let limit = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < limit {
+        for n in 0..20 {
+            let key = format!("lock {n}");
+            for (client, granted) in [&mut one, &mut two].into_iter().zip(&mut granted) {
+                if ask(client, &key).await == Reply::ok() {
+                    granted.insert(key.clone());
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let twice: Vec<_> = granted[0].intersection(&granted[1]).collect();
+    assert!(twice.is_empty(), "granted by both: {twice:?}");
+    granted[0].len() + granted[1].len()
+}
+
+async fn ask(client: &mut Raw, key: &str) -> Reply {
+    client.ask(&claim(key, "mine")).await
+}
+
+#[tokio::test]
+async fn proxies_with_the_same_shards_share_their_locks() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 3);
+    let (one, two) = (shards.unready(&[]), shards.proxy(&["--workers", "2"]).await);
+    let mut clients = [one.raw().await, two.raw().await];
+    eventually("the first proxy serves too", || async {
+        (one.raw().await.ask(&["DBSIZE"]).await == Reply::Int(0)).then_some(())
+    })
+    .await;
+    for n in 0..20 {
+        let (key, first) = (format!("lock {n}"), n % 2);
+        assert_eq!(clients[first].ask(&claim(&key, "mine")).await, Reply::ok());
+        assert_eq!(clients[1 - first].ask(&claim(&key, "yours")).await, Reply::Nil);
+        let release = ["EVAL", RELEASE, "1", &key, "mine"];
+        assert_eq!(clients[1 - first].ask(&release).await, Reply::Int(1));
+    }
+}
+
+#[tokio::test]
+async fn settle_and_check_know_the_shard_of_a_key() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 3);
+    let proxy = shards.proxy(&[]).await;
+    let mut client = proxy.raw().await;
+    let flags: Vec<String> = ('a'..)
+        .zip(&shards.0)
+        .map(|(name, masters)| format!("--shard={name}={}", masters.addresses().join(",")))
+        .collect();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
+        let output = command.args(&flags).args(words).output().expect("the binary starts");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    for at in 0..2 {
+        let key = key_of(at, 2, "lock");
+        assert_eq!(client.ask(&claim(&key, "mine")).await, Reply::ok());
+        let text = run(&["settle", &key]);
+        assert!(text.contains("mine") && text.contains(&shards.0[at].addresses()[0]), "{text}");
+    }
+    let text = run(&["check"]);
+    assert!(text.starts_with("shard a\n") && text.contains("\nshard b\n"), "{text}");
+    assert!(!text.contains("could not serve"), "{text}");
+}
