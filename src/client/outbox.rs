@@ -207,7 +207,7 @@ struct State {
     /// The claim that waits for a held key, if it is still unanswered.
     waiting: Option<ClaimName>,
     /// The parts of one request, whose replies are gathered into one.
-    gathering: Option<Gathering>,
+    gathering: Option<Box<Gathering>>,
     /// A request that a shared connection to the data Redis did not answer.
     sent_back: Option<SentBack>,
     /// The client that receives the replies.
@@ -362,8 +362,8 @@ impl Outbox {
     /// Begins a request to which the next `parts` slots belong.
     pub fn gather(&self, how: Gather, parts: usize, silent: bool) {
         let (sum, list, bytes, error) = (0, Vec::new(), 0, None);
-        self.state.borrow_mut().gathering =
-            Some(Gathering { how, missing: parts, sum, list, bytes, error, silent });
+        let gathering = Gathering { how, missing: parts, sum, list, bytes, error, silent };
+        self.state.borrow_mut().gathering = Some(Box::new(gathering));
     }
 
     /// Whether parts of one request are still missing.

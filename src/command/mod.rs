@@ -129,7 +129,7 @@ pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
     let spec = match accepted(caller, args) {
         Ok(spec) => spec,
         Err(Some(refused)) if table::lookup(args.at(0)).is_none() => {
-            return unknown(caller, args, refused);
+            return to_masters(caller, args, refused);
         }
         Err(Some(refused)) => return transaction::refused(caller, args, refused),
         Err(None) => return Action::HangUp,
@@ -161,7 +161,7 @@ pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
 }
 
 /// Passes on a command that is not in the table, where it is that of a later version or of a module.
-fn unknown(caller: &mut Caller, args: Args<'_>, refused: Reply) -> Action {
+fn to_masters(caller: &mut Caller, args: Args<'_>, refused: Reply) -> Action {
     match caller.home.has_shards().then(|| shards::choose_for_unknown(caller, args)) {
         Some(Err(refused)) => transaction::refused(caller, args, refused),
         _ => unknown::run(caller, args, refused),

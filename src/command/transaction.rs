@@ -12,7 +12,7 @@ use crate::client::outbox::Gather;
 use crate::client::slices::Made;
 use crate::client::timeslice::TimeSlice;
 use crate::context::caller::Caller;
-use crate::context::transaction::{QueuedRequest, Transaction};
+use crate::context::transaction::QueuedRequest;
 use crate::lua::Script;
 use crate::operation::load::{self, Load};
 use crate::operation::watch::{Watch, Watched};
@@ -34,7 +34,7 @@ pub(super) fn multi(caller: &mut Caller) -> Outcome {
     if caller.transaction.is_some() {
         return Err(error::NESTED_MULTI);
     }
-    caller.transaction = Some(Transaction::default());
+    caller.transaction = Some(Box::default());
     Ok(Action::Reply(Reply::OK))
 }
 
@@ -151,7 +151,7 @@ pub(super) fn exec(caller: &mut Caller) -> Outcome {
     if transaction.aborted {
         return Err(error::EXEC_ABORT);
     }
-    let mut planning = Box::new(Planning::of(transaction, watched, libraries));
+    let mut planning = Box::new(Planning::of(*transaction, watched, libraries));
     Ok(match planning.go_on(caller, &mut TimeSlice::default())? {
         Some(operation) => Action::Start(operation),
         None => Action::Plan(planning),

@@ -50,7 +50,7 @@ pub struct Caller {
     /// `CLIENT REPLY`
     pub replies: ReplyMode,
     /// The transaction that `MULTI` has begun.
-    pub transaction: Option<Transaction>,
+    pub transaction: Option<Box<Transaction>>,
     /// The database that a `SELECT` after `MULTI` has chosen, once `EXEC` has run.
     pub chosen_db: Rc<Cell<Option<u32>>>,
     /// The keys of `WATCH`.

@@ -368,7 +368,7 @@ impl Dialogue {
 
     /// Returns the memory taken by `MULTI` and `WATCH`.
     pub(super) fn transaction_held(&self) -> usize {
-        let queued = self.caller.transaction.as_ref().map_or(0, Transaction::held);
+        let queued = self.caller.transaction.as_deref().map_or(0, Transaction::held);
         let planned = self.planning.as_ref().map_or(0, |(planning, _)| planning.held());
         queued
             + planned
