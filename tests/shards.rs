@@ -440,6 +440,30 @@ async fn proxies_with_the_same_shards_share_their_locks() {
 }
 
 #[tokio::test]
+async fn operators_see_each_shard() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 3);
+    let proxy = shards.proxy(&["--admin", "127.0.0.1:0"]).await;
+    let address = proxy.admin_address();
+    let page = |path: &str| http(&address, "GET", path, "").body;
+    assert_eq!(page("/ready"), "shard a: 3 of 3 masters vote\nshard b: 3 of 3 masters vote\n");
+    let metrics = page("/metrics");
+    let info = proxy.raw().await.ask(&["INFO", "redlock"]).await.text();
+    let status: serde_json::Value = serde_json::from_str(&page("/status.json")).expect("JSON");
+    for (name, masters) in ["a", "b"].iter().zip(&shards.0) {
+        assert!(metrics.contains(&format!("redlock_voters{{shard=\"{name}\"}} 3")), "{metrics}");
+        assert!(info.contains(&format!("\n{name}_voters:3\r\n")), "{info}");
+        let address = masters[0].address();
+        assert!(info.contains(&format!("\n{name}_master0:address={address},")), "{info}");
+        assert!(metrics.contains(&format!("redlock_master_up{{master=\"{address}\"}} 1")));
+        let all = status["masters"].as_array().expect("a list");
+        assert!(all.iter().any(|it| it["shard"] == **name && it["address"] == *address));
+    }
+}
+
+#[tokio::test]
 async fn settle_and_check_know_the_shard_of_a_key() {
     if target_is_plain_redis() {
         return;

@@ -369,12 +369,13 @@ impl Page<'_, '_> {
         value: impl Fn(&Shared) -> f64,
     ) -> fmt::Result {
         let shared = self.shared;
+        if shared.settings.shards.is_empty() {
+            return self.gauge(name, help, None, value(shared));
+        }
         let mut family = self.gauges(name, help, None)?;
         for cluster in shared.clusters() {
-            match cluster.settings.shard_name() {
-                Some(shard) => gauge(&mut family, &[("shard", shard)], value(cluster))?,
-                None => gauge(&mut family, &[], value(cluster))?,
-            }
+            let shard = cluster.settings.shard_name().unwrap_or_default();
+            gauge(&mut family, &[("shard", shard)], value(cluster))?;
         }
         Ok(())
     }
