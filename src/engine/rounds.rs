@@ -15,7 +15,8 @@ impl Engine {
     /// Sends the current round to all reachable masters, even those whose ballots do not count: they must learn of the
     /// change. Sends nothing if there are too few voters.
     pub(super) fn ask(&self, flight: &mut Flight) {
-        let (asked, term) = (self.reachable(), self.term());
+        let term = self.term();
+        let asked = self.reachable().without(term.strangers());
         let voters = asked.and(term.voters());
         if let Some(reply) = self.too_few(flight.operation.kind.needs_quorum(), asked, voters) {
             let reply = flight.operation.kind.as_known(reply);

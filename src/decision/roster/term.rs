@@ -12,6 +12,8 @@ pub struct Term {
     proofs: Vec<Vec<Proof>>,
     /// Epochs of the clocks by master; empty if none has begun anew.
     clocks: Vec<u64>,
+    /// Masters of the list that are no members.
+    strangers: MasterSet,
 }
 
 impl Term {
@@ -21,13 +23,24 @@ impl Term {
         let votes = |(_, proofs): &(usize, &Vec<Proof>)| !proofs.is_empty();
         let voters =
             proofs.iter().enumerate().filter(votes).map(|(at, _)| MasterId::new(at)).collect();
-        Self { version, voters, proofs, clocks: Vec::new() }
+        Self { version, voters, proofs, clocks: Vec::new(), strangers: MasterSet::EMPTY }
     }
 
     /// Returns the term for votes judged by these clocks: by master, the epoch in which the clock began.
     #[must_use]
     pub fn judged_by(self, clocks: &[u64]) -> Self {
         Self { clocks: clocks.to_vec(), ..self }
+    }
+
+    /// Returns the term in which these masters of the list are no members.
+    #[must_use]
+    pub fn beside(self, strangers: MasterSet) -> Self {
+        Self { strangers, ..self }
+    }
+
+    /// Returns the masters of the list that are no members. Another cluster may use them, so they are sent nothing.
+    pub fn strangers(&self) -> MasterSet {
+        self.strangers
     }
 
     /// Returns the epoch of the clock that votes of `master` must continue.

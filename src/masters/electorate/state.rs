@@ -171,6 +171,11 @@ impl State {
                 _ => Vec::new(),
             }
         });
-        Term::new(self.roster.version, proofs.collect()).judged_by(self.clocks.begun())
+        let has_no_seat = |(_, seat): &(usize, &Option<MasterId>)| seat.is_none();
+        let strangers = self.seats.iter().enumerate().filter(has_no_seat);
+        let strangers = strangers.map(|(at, _)| MasterId::new(at)).collect();
+        Term::new(self.roster.version, proofs.collect())
+            .judged_by(self.clocks.begun())
+            .beside(strangers)
     }
 }
