@@ -20,6 +20,7 @@ use crate::context::shared::Shared;
 use crate::net::socket_file;
 use crate::net::sockets::{Inherited, Offer, SocketKind, SocketPlace};
 use crate::session::listener::Listeners;
+use crate::time::clock;
 
 /// Origin of this process's sockets, and the way to pass them on.
 #[derive(Debug)]
@@ -55,6 +56,8 @@ pub enum CannotTakeOver {
         path.display()
     )]
     NoAnswer { path: PathBuf, why: io::Error },
+    #[error("this process could not serve, so the one at {} goes on: {why}", path.display())]
+    NotServing { path: PathBuf, why: String },
     #[error("the proxy at {} does not hand over: {why}", path.display())]
     Refused { path: PathBuf, why: String },
 }
@@ -150,6 +153,9 @@ impl Handover {
     /// Returns an error if the predecessor did not let go. It serves on then.
     pub(crate) fn take_over(&mut self, helm: &Helm, shared: &Shared) -> Result<(), CannotTakeOver> {
         let Some(wire) = &mut self.predecessor else { return Ok(()) };
+        if let Some(why) = keeps_from_serving(shared) {
+            return Err(CannotTakeOver::NotServing { path: self.path.clone(), why });
+        }
         let taken = take_over_from(wire, helm, shared);
         taken.map_err(|why| CannotTakeOver::NoAnswer { path: self.path.clone(), why })?;
         for path in self.inherited.deserted() {
@@ -218,6 +224,24 @@ fn introduce(stream: UnixStream) -> io::Result<(Wire, ReceivedMessage)> {
     wire.send(&HandoverMessage::Hello { version: VERSION })?;
     let received = wire.receive()?;
     Ok((wire, received))
+}
+
+/// Maximum time for a new process to find that it can serve, less than the previous one waits for it.
+const BEGINS_TO_SERVE: Duration = Duration::from_secs(8);
+
+/// Returns why this process does not serve its masters, if it has still not begun to after some time.
+fn keeps_from_serving(shared: &Shared) -> Option<String> {
+    let limit = clock::now() + BEGINS_TO_SERVE;
+    let why = || {
+        let waiting = shared.clusters().filter(|cluster| !cluster.electorate.serves());
+        let mut obstacles = waiting.filter_map(|cluster| cluster.electorate.why_it_waits());
+        obstacles.find(|obstacle| !obstacle.passes).map(|obstacle| obstacle.why)
+    };
+    let serves = || shared.clusters().all(|cluster| cluster.electorate.serves());
+    while !serves() && clock::now() < limit {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    why()
 }
 
 fn take_over_from(wire: &mut Wire, helm: &Helm, shared: &Shared) -> io::Result<()> {
