@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use redlock_proxy::names::slot::{shard_of, slot};
 use support::http::http;
 use support::subscriber::Subscriber;
-use support::{Master, Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis};
+use support::{Master, Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis};
 
 const TEN_MINUTES: &str = "600000";
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
@@ -332,7 +332,7 @@ async fn a_shard_without_a_quorum_stops_its_own_keys_only() {
     assert_eq!(client.ask(&claim(&a, "mine")).await, Reply::ok());
     assert!(client.ask(&["DBSIZE"]).await.is_error("CLUSTERDOWN"), "some keys are not known");
 
-    // Another proxy must see every shard once: which clusters belong together is written on the masters.
+    // Another proxy must see a quorum of every shard once: which clusters belong together is written on the masters.
     let late = shards.unready(&["--patience", "300ms"]);
     late.tells(&["a proxy that starts must see all shards once, and shard b is missing"]).await;
     let mut second = late.raw().await;
@@ -355,7 +355,7 @@ async fn masters_of_a_cluster_are_no_shard_and_the_other_way_round() {
     let swapped = proxy_of(&[shards.0[1].addresses(), shards.0[0].addresses()], &[]);
     swapped.tells(&["the masters of shard", "are shard", "of a, b"]).await;
     let fewer = proxy_of(&[shards.0[0].addresses()], &[]);
-    fewer.tells(&["the masters of shard a are shard a of a, b"]).await;
+    fewer.tells(&["the masters of shard a are shard a of a, b, but the settings have a"]).await;
 
     let masters = Masters::start(3);
     drop(Proxy::start(&masters, &[]));
@@ -390,6 +390,154 @@ async fn proxies_with_other_shards_grant_no_key_twice() {
         served += granted_by(&first, &second).await;
     }
     assert!(served > 0, "in some rounds one of them is first everywhere");
+}
+
+/// The list of the first proxy's clusters reaches one master of three, which goes away. The second proxy's list is then
+/// taken by the others.
+#[tokio::test]
+async fn a_list_on_a_minority_of_masters_lets_nobody_serve() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (a, b, c) = (Masters::start(3), Masters::start(1), Masters::start(1));
+    let relays = [Relay::to(&a[1]), Relay::to(&a[2])];
+    relays.iter().for_each(|relay| relay.swallow("\"clusters\":[\""));
+    let partly = [a[0].address(), relays[0].address(), relays[1].address()];
+    let first = proxy_of(&[partly.to_vec(), b.addresses()], &["--patience", "200ms"]);
+    eventually("the list is swallowed", || async {
+        relays.iter().all(|relay| relay.caught() > 0).then_some(())
+    })
+    .await;
+    // The first master has the list, and the proxy could believe it.
+    let mut one = first.raw().await;
+    let limit = Instant::now() + Duration::from_secs(4);
+    while Instant::now() < limit {
+        assert_ne!(ask(&mut one, &key_of(1, 2, "early")).await, Reply::ok());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    a[0].stop();
+    let second = proxy_of(&[a.addresses(), c.addresses()], &["--patience", "200ms"]);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    a[0].cont();
+    relays.iter().for_each(Relay::heal);
+    granted_by(&first, &second).await;
+}
+
+/// While a proxy is paused, all masters of a shard forget everything, and another proxy founds a cluster on them that
+/// serves together with others.
+#[tokio::test]
+async fn a_paused_proxy_does_not_go_on_with_a_cluster_that_was_founded_anew() {
+    if target_is_plain_redis() {
+        return;
+    }
+    for was_single in [false, true] {
+        let flags = ["--restart-wait", "1s"];
+        let (mut shards, c) = (Shards::start(2, 3), Masters::start(3));
+        let old = match was_single {
+            true => Proxy::start(&shards.0[0], &flags),
+            false => shards.proxy(&flags).await,
+        };
+        let keys = [key_of(0, 2, "lock"), key_of(1, 2, "lock")];
+        let a = &mut shards.0[0];
+        old.expect_warnings();
+        old.stop();
+        for at in 0..3 {
+            a[at].kill_9();
+            a[at].restart_empty();
+        }
+        let new = proxy_of(&[a.addresses(), c.addresses()], &flags);
+        eventually("the new proxy serves", || async {
+            (new.raw().await.ask(&claim(&keys[1], "new")).await == Reply::ok()).then_some(())
+        })
+        .await;
+        old.cont();
+        assert_eq!(old.ended().code(), Some(69), "it no longer knows where its keys are");
+        assert_eq!(new.raw().await.ask(&claim(&keys[0], "new")).await, Reply::ok());
+    }
+}
+
+/// The name of a master of one shard comes to mean a master of the other.
+#[tokio::test]
+async fn a_master_of_another_shard_is_sent_nothing() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (a, b) = (Masters::start(3), Masters::start(3));
+    let relay = Relay::to(&b[2]);
+    let second = vec![b[0].address(), b[1].address(), relay.address()];
+    let proxy = proxy_of(&[a.addresses(), second], &[]);
+    let mut client = proxy.raw().await;
+    let key = key_of(1, 2, "before");
+    eventually("the proxy serves", || async {
+        (proxy.raw().await.ask(&claim(&key, "mine")).await == Reply::ok()).then_some(())
+    })
+    .await;
+    relay.lead_to(&a[0].address());
+    relay.reset();
+    eventually("the proxy knows", || async {
+        let info = proxy.raw().await.ask(&["INFO", "redlock"]).await.text();
+        info.lines()
+            .any(|line| line.starts_with("b_master2:") && line.contains("link=up"))
+            .then_some(())
+    })
+    .await;
+    for n in 0..20 {
+        let key = key_of(1, 2, &format!("after {n}"));
+        assert_eq!(client.ask(&claim(&key, "mine")).await, Reply::ok());
+        assert_eq!(client.ask(&["INCR", &format!("{{{key}}}")]).await, Reply::Int(1));
+        assert!(!a[0].has(&key).await && !a[0].has(&format!("{{{key}}}")).await);
+    }
+}
+
+#[tokio::test]
+async fn sort_looks_up_no_keys_of_other_shards() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 1);
+    let proxy = shards.proxy(&[]).await;
+    let mut client = proxy.raw().await;
+    client.ask(&["RPUSH", "list", "2", "1"]).await;
+    let sorted = Reply::Array(vec![Reply::bulk("1"), Reply::bulk("2")]);
+    assert_eq!(client.ask(&["SORT", "list"]).await, sorted);
+    assert_eq!(client.ask(&["SORT", "list", "LIMIT", "0", "9", "ASC"]).await, sorted);
+    let unsorted = client.ask(&["SORT", "list", "BY", "nosort"]).await;
+    assert_eq!(unsorted, Reply::Array(vec![Reply::bulk("2"), Reply::bulk("1")]));
+    for (words, option) in [
+        (&["BY", "weight_*"][..], "BY"),
+        (&["GET", "data_*"], "GET"),
+        (&["LIMIT", "0", "9", "GET", "#"], "GET"),
+        (&["STORE", "{list}2", "BY", "weight_*"], "BY"),
+    ] {
+        let denied = Reply::Error(format!("ERR {option} option of SORT denied in cluster mode."));
+        let request = [&["SORT", "list"][..], words].concat();
+        assert_eq!(client.ask(&request).await, denied, "{words:?}");
+        client.ask(&["MULTI"]).await;
+        client.ask(&request).await;
+        assert_eq!(client.ask(&["EXEC"]).await, Reply::Array(vec![denied]), "{words:?}");
+    }
+}
+
+/// A new process with a mistake in its list of shards could serve nothing.
+#[tokio::test]
+async fn an_upgrade_to_wrong_shards_leaves_the_old_process_serving() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 1);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("handover").display().to_string();
+    let old = shards.proxy(&["--handover", &path]).await;
+    let mut client = old.raw().await;
+    let swapped = [shards.0[1].addresses(), shards.0[0].addresses()];
+    let flags = [format!("--shard=a={}", swapped[0][0]), format!("--shard=b={}", swapped[1][0])];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
+    let listen = ["--listen", old.address(), "--handover", &path];
+    let output = command.args(&flags).args(listen).output().expect("the binary starts");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("this process could not serve, so the one at"), "{told}");
+    assert_eq!(output.status.code(), Some(69), "{told}");
+    assert_eq!(client.ask(&claim("lock", "mine")).await, Reply::ok());
 }
 
 /// Claims keys at both proxies until both have had time to serve, and returns how many keys were granted. No key may be

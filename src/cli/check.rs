@@ -67,6 +67,13 @@ pub async fn check(settings: &Settings, network: &Network) -> CheckReport {
 /// Returns why the clusters do not serve together, if they do not.
 fn mismatch(names: Vec<String>, rosters: &[Option<Roster>]) -> Option<String> {
     let known: Vec<_> = rosters.iter().map(Option::as_ref).collect();
+    let has_list =
+        |roster: &Roster| roster.shard.as_ref().is_some_and(|it| !it.clusters.is_empty());
+    if known.iter().flatten().any(|roster| has_list(roster))
+        && let Some(at) = known.iter().position(Option::is_none)
+    {
+        return names.get(at).map(|name| shards::without_roster(name));
+    }
     match shards::next(0, &names, &known) {
         Step::Refuse(at) => Some(shards::mismatch(at, &names, known[at]?)),
         _ => None,

@@ -7,6 +7,7 @@ use crate::context::caller::Caller;
 use crate::names::slot::slot;
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// Has the request served by the shard of its keys.
 ///
@@ -22,7 +23,11 @@ pub(super) fn choose(caller: &mut Caller, spec: &Spec, args: Args<'_>) -> Result
             caller.transaction.iter_mut().for_each(|transaction| transaction.slot = slot);
             slot
         }
-        _ => common(None, keys::of(spec, args))?,
+        _ => {
+            let slot = common(None, keys::of(spec, args))?;
+            refuse_to_look_up(spec, args)?;
+            slot
+        }
     };
     caller.go_to(slot);
     Ok(())
@@ -46,6 +51,34 @@ fn common(slot_of_others: Option<u16>, keys: Vec<&[u8]>) -> Result<Option<u16>, 
         (_, slot) => Ok(Some(slot)),
     };
     keys.into_iter().try_fold(slot_of_others, add)
+}
+
+/// Refuses options of `SORT` that look up keys, which may be on other shards (`sortCommandGeneric` in `sort.c`). In a
+/// transaction or script masters refuse them.
+fn refuse_to_look_up(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
+    if !matches!(spec.name, "sort" | "sort_ro") {
+        return Ok(());
+    }
+    let mut at = 2;
+    while let Some(option) = args.get(at) {
+        let value = args.get(at + 1);
+        if is(option, &["get"]) && value.is_some() {
+            return Err(denied("GET"));
+        }
+        if is(option, &["by"]) && value.is_some_and(|value| value.contains(&b'*')) {
+            return Err(denied("BY"));
+        }
+        at += match option {
+            option if is(option, &["limit"]) => 3,
+            option if is(option, &["by", "store"]) => 2,
+            _ => 1,
+        };
+    }
+    Ok(())
+}
+
+fn denied(option: &str) -> Reply {
+    Reply::error(format!("ERR {option} option of SORT denied in cluster mode."))
 }
 
 /// Refuses to queue what would see the keys of one shard only.

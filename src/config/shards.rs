@@ -34,7 +34,8 @@ impl fmt::Display for ShardSetting {
 /// Returns an error for a name or a master that is malformed, or that occurs twice.
 pub(super) fn parse(typed: &Typed) -> Result<Vec<ShardSetting>, InvalidSetting> {
     let mut shards: Vec<ShardSetting> = Vec::new();
-    for word in typed.list("shards") {
+    // In the file, a list has an item for each shard.
+    for word in typed.list("shards").iter().flat_map(|words| words.split(',')) {
         let (name, master) = begins(word.trim());
         if let Some(name) = name {
             shards.push(ShardSetting { name: checked_name(name)?, masters: Vec::new() });

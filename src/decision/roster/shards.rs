@@ -61,6 +61,14 @@ pub fn next(at: usize, names: &[String], known: &[Option<&Roster>]) -> Step {
     }
 }
 
+/// Says why a shard without a roster is not founded while the others serve.
+pub fn without_roster(name: &str) -> String {
+    format!(
+        "the masters of shard {name} have no roster, but the other shards serve with a cluster that had one: correct \
+         the list of its masters"
+    )
+}
+
 /// Says why the roster of the shard at `at` makes a proxy refuse to serve.
 pub fn mismatch(at: usize, names: &[String], roster: &Roster) -> String {
     let correct = "give all proxies the same shards with the same masters";
@@ -74,7 +82,11 @@ pub fn mismatch(at: usize, names: &[String], roster: &Roster) -> String {
             "the masters of shard {name} already serve all keys: {correct}, or empty these masters"
         ),
         (Some(name), Some(shard)) if !is_called(roster, at, names) => {
-            format!("the masters of shard {name} are {}: {correct}", part(shard))
+            let names = names.join(", ");
+            format!(
+                "the masters of shard {name} are {}, but the settings have {names}: {correct}",
+                part(shard)
+            )
         }
         (Some(name), Some(_)) => {
             format!("the masters of shard {name} serve together with others than these: {correct}")

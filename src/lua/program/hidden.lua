@@ -90,11 +90,28 @@ local function keyspace_info(run, ...)
   return text
 end
 
+-- The option by which SORT looks up keys, which may be on another shard (`sortCommandGeneric` in Redis's `sort.c`).
+local function looks_up(_, _, ...)
+  local words, at = { ... }, 1
+  while words[at] do
+    local option = string.upper(tostring(words[at]))
+    local value = tostring(words[at + 1] or '')
+    if option == 'GET' and words[at + 1] or option == 'BY' and string.find(value, '*', 1, true) then
+      return option
+    end
+    at = at + (option == 'LIMIT' and 3 or (option == 'BY' or option == 'STORE') and 2 or 1)
+  end
+end
+
 -- SORT looks up keys by patterns in its words.
 local function looking_up(handle)
   return function(run, ...)
     if completes_reserved(RESERVED_PREFIX, real.pcall, { ... }) then
       return fail(run, RESERVED_NAME)
+    end
+    local option = not SEES_ALL_KEYS and looks_up(...)
+    if option then
+      return fail(run, 'ERR ' .. option .. ' option of SORT denied in cluster mode.')
     end
     return handle(run, ...)
   end

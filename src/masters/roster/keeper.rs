@@ -242,6 +242,11 @@ impl<D: Dial + Clone> Keeper<D> {
         let known = &mut *self.roster.borrow_mut();
         let is_ours = known.cluster == roster.cluster;
         if learning::is_news(known, roster) || !is_ours && self.is_gone(&known.cluster) {
+            let (together, shard) = (&self.errands.together, self.errands.shard);
+            if self.errands.electorate.serves() && !together.still_fits(shard, roster) {
+                self.errands.electorate.refuse(together.replaced(shard));
+                return Turn::Idle;
+            }
             let is_anew = is_ours && roster.losses > known.losses;
             *known = roster.clone();
             self.learned.set(clock::now());

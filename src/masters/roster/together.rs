@@ -52,6 +52,44 @@ impl Together {
         )
     }
 
+    /// Says that a shard cannot be seen.
+    pub fn too_few(&self, at: usize) -> String {
+        format!(
+            "too few masters of shard {} hold its roster: start the others of its masters",
+            self.name(at)
+        )
+    }
+
+    /// Says that the masters that this proxy serves belong to another cluster now.
+    pub fn replaced(&self, at: usize) -> String {
+        let of_shard = if self.names.is_empty() {
+            String::new()
+        } else {
+            format!(" of shard {}", self.name(at))
+        };
+        format!(
+            "the masters{of_shard} were founded anew while this proxy served them: start it again with the right list"
+        )
+    }
+
+    /// Says why the shard at `at` must not be founded: the others already serve with a cluster for it.
+    pub fn keeps_from_founding(&self, at: usize) -> Option<String> {
+        let known = self.known();
+        let has_list =
+            |roster: &Roster| roster.shard.as_ref().is_some_and(|shard| !shard.clusters.is_empty());
+        known.iter().flatten().any(has_list).then(|| shards::without_roster(self.name(at)))
+    }
+
+    /// Whether a roster that is learned while this proxy serves belongs to what it serves.
+    pub fn still_fits(&self, at: usize, roster: &Roster) -> bool {
+        match &self.known()[at] {
+            Some(known) if known.shard.is_some() || roster.shard.is_some() => {
+                (&known.cluster, &known.shard) == (&roster.cluster, &roster.shard)
+            }
+            _ => true,
+        }
+    }
+
     /// Says why the cluster of the shard at `at` does not belong to these shards.
     pub fn mismatch(&self, at: usize) -> String {
         let roster = self.known()[at].clone().unwrap_or_default();

@@ -138,6 +138,9 @@ impl<D: Dial + Clone> Keeper<D> {
         if !unseen.is_empty() {
             return self.wait_for(self.missing(&unseen));
         }
+        if let Some(why) = self.errands.together.keeps_from_founding(self.errands.shard) {
+            return self.wait_for(Obstacle::lasting(why));
+        }
         let founders: Vec<&MasterSight> = sights.iter().flatten().collect();
         match self.founders(&founders) {
             Ok(_) if !rests.is_empty() => self.clear().await,
@@ -257,8 +260,34 @@ impl<D: Dial + Clone> Keeper<D> {
                 self.wait_for(self.missing(&unseen))
             }
             Task::Refuse(_) => self.wait_for(self.other_list(&known, None)),
+            Task::Serve if known.shard.is_some() && !self.is_decided(sights, &known) => {
+                self.wait_for_decision(sights, &known, &by_place).await
+            }
             Task::Serve => self.serve_together(&known, &found).await,
         }
+    }
+
+    /// Whether a quorum holds this roster. What fewer hold may be overtaken by a roster with another list of clusters.
+    fn is_decided(&self, sights: &[Option<MasterSight>], known: &Roster) -> bool {
+        let held = self.usable_rosters(sights);
+        let newest = learning::newest(self.errands.quorum, &held);
+        newest.is_some_and(|newest| {
+            let roster = &newest.state.value;
+            newest.is_decided && (&roster.cluster, &roster.shard) == (&known.cluster, &known.shard)
+        })
+    }
+
+    /// Waits until a quorum holds the roster of a shard. If a quorum has forgotten it, that takes a new beginning.
+    async fn wait_for_decision(
+        self: &Rc<Self>,
+        sights: &[Option<MasterSight>],
+        known: &Roster,
+        by_place: &[Option<Shown>],
+    ) -> Result<Turn, Failed> {
+        if self.started.elapsed() >= FIRST_LOOKS {
+            self.wait_for(Obstacle::lasting(self.errands.together.too_few(self.errands.shard)))?;
+        }
+        self.begin_anew(sights, known, by_place).await
     }
 
     /// Serves a founded cluster, once all shards belong together.
