@@ -230,6 +230,7 @@ fn introduce(stream: UnixStream) -> io::Result<(Wire, ReceivedMessage)> {
 const BEGINS_TO_SERVE: Duration = Duration::from_secs(8);
 
 /// Returns why this process does not serve its masters, if it has still not begun to after some time.
+#[allow(clippy::disallowed_methods, reason = "no worker runs on this thread")]
 fn keeps_from_serving(shared: &Shared) -> Option<String> {
     let limit = clock::now() + BEGINS_TO_SERVE;
     let why = || {
