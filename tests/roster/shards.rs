@@ -1,7 +1,8 @@
 //! Proxies that put several clusters behind one address, with the same settings or with others.
 //!
 //! A cluster of this model has one master, whose roster is changed in one step; `founding` and `register` justify that.
-//! Proxies look, plan and act in separate steps, so each may act on what it saw long ago.
+//! Proxies look, plan and act in separate steps, so each may act on what it saw long ago. A change may also reach too few
+//! masters: some of them then show what was never decided.
 
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::roster::roster::{Change, Roster, Stage};
@@ -21,6 +22,8 @@ enum Bug {
     ReadsItsOwnListOnly,
     /// A roster takes another list.
     TakesListsAgain,
+    /// A proxy believes a list that too few masters have accepted.
+    BelievesAMinority,
 }
 
 /// The settings of one proxy: shards by name, and the master of each.
@@ -29,12 +32,16 @@ type Layout = Vec<(&'static str, usize)>;
 #[derive(Clone, Debug)]
 struct World {
     layouts: Vec<Layout>,
+    /// Whether a change may reach too few masters.
+    is_cut_off: bool,
     bug: Option<Bug>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     rosters: [Roster; MASTERS],
+    /// Rosters with a list that too few masters of a cluster have accepted.
+    undecided: [Option<Roster>; MASTERS],
     proxies: Vec<Proxy>,
 }
 
@@ -51,13 +58,22 @@ struct Proxy {
 enum Action {
     Found(usize, usize),
     Look(usize, usize),
+    /// The proxy sees what too few masters show.
+    LookAtMinority(usize, usize),
     Plan(usize, usize),
     Act(usize, usize),
+    /// The proxy is cut off while it acts.
+    ActInPart(usize, usize),
 }
 
 impl World {
     fn of(layouts: &[&[(&'static str, usize)]]) -> Self {
-        Self { layouts: layouts.iter().map(|it| it.to_vec()).collect(), bug: None }
+        let layouts = layouts.iter().map(|it| it.to_vec()).collect();
+        Self { layouts, is_cut_off: false, bug: None }
+    }
+
+    fn cut_off(self) -> Self {
+        Self { is_cut_off: true, ..self }
     }
 
     fn with(self, bug: Bug) -> Self {
@@ -143,7 +159,8 @@ impl World {
     }
 
     fn look(&self, state: &mut State, proxy: usize, at: usize) {
-        let roster = &state.rosters[self.layouts[proxy][at].1];
+        let master = self.layouts[proxy][at].1;
+        let roster = &state.rosters[master];
         state.proxies[proxy].known[at] = (roster.version > 0).then(|| roster.clone());
     }
 }
@@ -164,7 +181,7 @@ impl Model for World {
 
     fn init_states(&self) -> Vec<State> {
         let proxies = self.layouts.iter().map(|layout| Proxy::new(layout.len())).collect();
-        vec![State { rosters: Default::default(), proxies }]
+        vec![State { rosters: Default::default(), undecided: Default::default(), proxies }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -183,6 +200,13 @@ impl Model for World {
                     None => Action::Plan(proxy, at),
                     Some(_) => Action::Act(proxy, at),
                 });
+                let takes_list = matches!(it.plans[at], Some(Step::Change(_)));
+                if self.is_cut_off && takes_list && state.undecided.iter().all(Option::is_none) {
+                    actions.push(Action::ActInPart(proxy, at));
+                }
+                if self.bug == Some(Bug::BelievesAMinority) {
+                    actions.push(Action::LookAtMinority(proxy, at));
+                }
             }
         }
     }
@@ -200,6 +224,17 @@ impl Model for World {
                 state.proxies[proxy].plans[at] = Some(plan);
             }
             Action::Act(proxy, at) => self.act(&mut state, proxy, at)?,
+            Action::LookAtMinority(proxy, at) => {
+                let undecided = state.undecided[self.layouts[proxy][at].1].clone()?;
+                state.proxies[proxy].known[at] = Some(undecided);
+            }
+            Action::ActInPart(proxy, at) => {
+                let master = self.layouts[proxy][at].1;
+                let Step::Change(change) = state.proxies[proxy].plans[at].take()? else {
+                    return None;
+                };
+                state.undecided[master] = Some(change.run(&state.rosters[master]).0);
+            }
         }
         (state != *before).then_some(state)
     }
@@ -245,7 +280,7 @@ fn proxies_with_the_same_shards_serve_together() {
 #[test]
 fn proxies_with_other_shards_never_grant_a_key_twice() {
     for other in [SWAPPED, ONE_DIFFERS, RENAMED, THREE] {
-        assert!(explore(World::of(&[TWO, other])) > 100);
+        assert!(explore(World::of(&[TWO, other]).cut_off()) > 100);
     }
 }
 
@@ -258,6 +293,12 @@ fn names_alone_let_two_proxies_serve_a_shard_from_two_clusters() {
 #[test]
 fn a_list_that_others_need_not_hold_too_names_two_clusters_of_one_shard() {
     let world = || World::of(&[TWO, ONE_DIFFERS]).with(Bug::ReadsItsOwnListOnly);
+    assert!(steps_to_failure(world(), ONE_CLUSTER_PER_KEY) < 30);
+}
+
+#[test]
+fn a_list_that_was_never_decided_is_overtaken_by_another() {
+    let world = || World::of(&[TWO, ONE_DIFFERS]).cut_off().with(Bug::BelievesAMinority);
     assert!(steps_to_failure(world(), ONE_CLUSTER_PER_KEY) < 30);
 }
 
