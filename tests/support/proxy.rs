@@ -204,10 +204,13 @@ impl Proxy {
 
     /// Waits until it exits by itself, and returns its exit status.
     pub fn ended(mut self) -> ExitStatus {
-        let mut process = self.process.take().expect("only a real proxy can end");
-        eventually_blocking("the proxy ends by itself", || {
+        let process = self.process.as_mut().expect("only a real proxy can end");
+        let ended = eventually_blocking("the proxy ends by itself", || {
             process.try_wait().expect("the state of the proxy")
-        })
+        });
+        // Until here, a test that fails ends the process.
+        self.process = None;
+        ended
     }
 
     /// Kills it, which the test expects.
