@@ -290,7 +290,7 @@ async fn founding(masters: &Masters) -> Roster {
         members.push(Member { id, incarnation: 1, run_id, addresses, standing });
     }
     let (cluster, stage) = ("other".to_owned(), Stage::Founding);
-    Roster { cluster, version: 1, stage, members, losses: 0, shard: None }
+    Roster { cluster, version: 1, stage, members, ..Roster::default() }
 }
 
 /// Returns what a master stores after it has accepted a roster.

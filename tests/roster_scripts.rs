@@ -56,8 +56,7 @@ fn founded() -> Roster {
         version: 1,
         stage: Stage::Founded,
         members,
-        losses: 0,
-        shard: None,
+        ..Roster::default()
     }
 }
 

@@ -238,5 +238,5 @@ fn weakest(shared: &Shared) -> &Shared {
 
 /// Returns the quorum of a cluster.
 pub(super) fn quorum(cluster: &Shared) -> Quorum {
-    Quorum::of(cluster.settings.masters.len())
+    cluster.settings.quorum()
 }

@@ -84,6 +84,10 @@ pub const SORT_BY_DENIED: Reply =
 /// `SORT … GET` by a user who may not read all keys.
 pub const SORT_GET_DENIED: Reply =
     fixed("ERR GET option of SORT denied due to insufficient ACL permissions.");
+/// `SORT … BY` where the keys of the pattern may be on other shards.
+pub const SORT_BY_OF_SHARDS: Reply = fixed("ERR BY option of SORT denied in cluster mode.");
+/// `SORT … GET`, likewise.
+pub const SORT_GET_OF_SHARDS: Reply = fixed("ERR GET option of SORT denied in cluster mode.");
 /// `ACL SETUSER` and other commands that would change users. Not one of Redis's texts.
 pub const USERS_IN_THE_FILE: Reply =
     fixed("ERR users of redlock-proxy are defined in its settings file: edit it and send SIGHUP");

@@ -55,7 +55,7 @@ pub async fn check(settings: &Settings, network: &Network) -> CheckReport {
         let heading = cluster.shard_name().map(|name| format!("\nshard {name}\n"));
         text += &(heading.unwrap_or_default() + &found.text);
         can_serve &= found.can_serve;
-        rosters.push(newest(&looks, Quorum::of(cluster.masters.len())));
+        rosters.push(newest(&looks, cluster.quorum()));
     }
     if let Some(mismatch) = mismatch(settings.shard_names(), &rosters) {
         text += &format!("{mismatch}.\n");
@@ -67,12 +67,9 @@ pub async fn check(settings: &Settings, network: &Network) -> CheckReport {
 /// Returns why the clusters do not serve together, if they do not.
 fn mismatch(names: Vec<String>, rosters: &[Option<Roster>]) -> Option<String> {
     let known: Vec<_> = rosters.iter().map(Option::as_ref).collect();
-    let has_list =
-        |roster: &Roster| roster.shard.as_ref().is_some_and(|it| !it.clusters.is_empty());
-    if known.iter().flatten().any(|roster| has_list(roster))
-        && let Some(at) = known.iter().position(Option::is_none)
-    {
-        return names.get(at).map(|name| shards::without_roster(name));
+    let without = known.iter().position(Option::is_none).and_then(|at| names.get(at));
+    if let Some(why) = without.and_then(|name| shards::keeps_from_founding(name, &known)) {
+        return Some(why);
     }
     match shards::next(0, &names, &known) {
         Step::Refuse(at) => Some(shards::mismatch(at, &names, known[at]?)),
@@ -103,7 +100,7 @@ fn too_late() -> ProbeError {
 type Looks = [Result<ProbeReport, ProbeError>];
 
 fn report(settings: &Settings, looks: &Looks) -> CheckReport {
-    let quorum = Quorum::of(settings.masters.len());
+    let quorum = settings.quorum();
     let (roster, list) = (newest(looks, quorum), list(settings, looks));
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     let mut voters = 0;
@@ -248,7 +245,7 @@ fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> 
 /// Returns whether a master would vote when the cluster is founded, or why not.
 fn youth(settings: &Settings, looks: &Looks, index: usize) -> Result<(), String> {
     let terms = ElectorateTerms {
-        quorum: Quorum::of(settings.masters.len()),
+        quorum: settings.quorum(),
         restart_wait: settings.restart_wait(),
         cold_start: settings.cold_start,
     };

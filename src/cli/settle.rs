@@ -17,7 +17,7 @@ use crate::decision::lease::attempt::Stored;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::ballot::Ballot;
 use crate::masters::probe::look_once;
-use crate::names::slot::{shard_of, slot};
+use crate::names::slot::slot;
 use crate::operation::register::answer::StampHead;
 use crate::operation::register::remains::Remains;
 use crate::operation::register::{Job, Lease, Place};
@@ -67,7 +67,7 @@ pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Sett
     }
     let first = Worker::new(0, shared.clone());
     first.start(shared.network.clone()).await;
-    let worker = Rc::clone(first.of_shard(shard_of(slot(&key), first.clusters().count())));
+    let worker = Rc::clone(first.of_slot(slot(&key)));
     if u32::from(db) >= worker.databases() {
         return refused(&format!(
             "the masters have {} databases: give a lower --db",

@@ -8,8 +8,8 @@
 //! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `function` and `pubsub` query the
 //!   masters; `transaction`, `program` and `data` have them run a program; `connection`, `client`, `acl`, `server`,
 //!   `config`, `latency` and `info` answer at once;
-//! * `permission`: ACL checks; `shards`: the shard that serves a request; `route`: requests for the data Redis; [`unknown`]: commands of newer versions and
-//!   modules.
+//! * `permission`: ACL checks; `shards`: the shard that serves a request; `route`: requests for the data Redis;
+//!   [`unknown`]: commands of newer versions and modules.
 
 mod acl;
 mod client;

@@ -134,19 +134,34 @@ pub(super) fn check_sort(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(
     if login.is_free() || !sorts || login.user().keys().is_all() {
         return Ok(());
     }
+    match sort_looks_up(args) {
+        Some(LookUp::By) => Err(error::SORT_BY_DENIED),
+        Some(LookUp::Get) => Err(error::SORT_GET_DENIED),
+        None => Ok(()),
+    }
+}
+
+/// An option by which `SORT` looks up keys that are not among its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LookUp {
+    By,
+    Get,
+}
+
+/// Returns the first such option. Redis reports other errors in the options before it first.
+pub(super) fn sort_looks_up(args: Args<'_>) -> Option<LookUp> {
     for (option, rest) in keys::sort_options(args) {
         if !is_in_order(option, rest) {
-            // Redis reports this error before it reaches the later options.
-            return Ok(());
+            return None;
         }
         if option.eq_ignore_ascii_case(b"get") {
-            return Err(error::SORT_GET_DENIED);
+            return Some(LookUp::Get);
         }
         if option.eq_ignore_ascii_case(b"by") && rest.at(0).contains(&b'*') {
-            return Err(error::SORT_BY_DENIED);
+            return Some(LookUp::By);
         }
     }
-    Ok(())
+    None
 }
 
 /// Whether this is an option of `SORT`, with numbers where they belong.

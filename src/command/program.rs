@@ -25,9 +25,9 @@ pub(super) fn script(
     argv: &[&[u8]],
 ) -> Action {
     let text = match caller.login.guard() {
-        None if read_only => script.reading_program(caller.worker.ttls()),
-        None => script.program(caller.worker.ttls()),
-        Some(guard) => script.guarded_program(caller.worker.ttls(), guard),
+        None if read_only => script.reading_program(caller.worker.script_rules()),
+        None => script.program(caller.worker.script_rules()),
+        Some(guard) => script.guarded_program(caller.worker.script_rules(), guard),
     };
     let key = keys.first().copied().unwrap_or_default();
     if read_only && script.may_write_by_its_shebang() {

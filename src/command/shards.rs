@@ -1,13 +1,13 @@
 //! Which shard serves a request: the one that has its keys, all of which must be in one hash slot, as in Redis Cluster
 //! (`getNodeByQuery` in `cluster.c`). Requests without keys are served by the first shard.
 
+use super::permission::{LookUp, sort_looks_up};
 use crate::catalogue::table::{Command, Spec};
 use crate::catalogue::{error, keys};
 use crate::context::caller::Caller;
 use crate::names::slot::slot;
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
-use crate::resp::word::is;
 
 /// Has the request served by the shard of its keys.
 ///
@@ -59,26 +59,11 @@ fn refuse_to_look_up(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     if !matches!(spec.name, "sort" | "sort_ro") {
         return Ok(());
     }
-    let mut at = 2;
-    while let Some(option) = args.get(at) {
-        let value = args.get(at + 1);
-        if is(option, &["get"]) && value.is_some() {
-            return Err(denied("GET"));
-        }
-        if is(option, &["by"]) && value.is_some_and(|value| value.contains(&b'*')) {
-            return Err(denied("BY"));
-        }
-        at += match option {
-            option if is(option, &["limit"]) => 3,
-            option if is(option, &["by", "store"]) => 2,
-            _ => 1,
-        };
+    match sort_looks_up(args) {
+        Some(LookUp::By) => Err(error::SORT_BY_OF_SHARDS),
+        Some(LookUp::Get) => Err(error::SORT_GET_OF_SHARDS),
+        None => Ok(()),
     }
-    Ok(())
-}
-
-fn denied(option: &str) -> Reply {
-    Reply::error(format!("ERR {option} option of SORT denied in cluster mode."))
 }
 
 /// Refuses to queue what would see the keys of one shard only.

@@ -125,6 +125,11 @@ impl InvalidSetting {
 }
 
 impl Settings {
+    /// Returns the quorum of these masters.
+    pub fn quorum(&self) -> Quorum {
+        Quorum::of(self.masters.len())
+    }
+
     /// Returns how long a client waits for a silent quorum: at least as long as for a minority.
     pub fn patience(&self) -> Duration {
         self.patience.max(self.vote_timeout)
@@ -226,7 +231,7 @@ impl Settings {
     }
 
     fn cluster_lines(&self) -> [String; 3] {
-        let quorum = Quorum::of(self.masters.len());
+        let quorum = self.quorum();
         let (n, needed) = (quorum.masters(), quorum.needed());
         let masters: Vec<String> = self.masters.iter().map(ToString::to_string).collect();
         let of_shard = self.shard_name().map(|name| format!("shard {name}: ")).unwrap_or_default();

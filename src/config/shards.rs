@@ -124,6 +124,11 @@ impl Settings {
         }
     }
 
+    /// Returns the place of the shard among all; 0 if there are none.
+    pub fn shard_place(&self) -> usize {
+        self.shard.unwrap_or_default()
+    }
+
     /// Returns the name of the shard, if these are the settings of one.
     pub fn shard_name(&self) -> Option<&str> {
         Some(&self.shards.get(self.shard?)?.name)

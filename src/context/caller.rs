@@ -19,7 +19,6 @@ use crate::client::registry::Client;
 use crate::client::slices::Sliced;
 use crate::data::side::Side;
 use crate::engine::sequential::libraries::{Libraries, LibraryAnswer};
-use crate::names::slot::shard_of;
 use crate::operation::Operation;
 use crate::operation::watch::Watched;
 use crate::pubsub::hub::Hub;
@@ -111,9 +110,7 @@ impl Caller {
 
     /// Has the current request served by the shard of a key, or by the first one.
     pub fn go_to(&mut self, slot: Option<u16>) {
-        let shards = self.home.clusters().count();
-        let at = slot.map_or(0, |slot| shard_of(slot, shards));
-        self.worker = Rc::clone(self.home.of_shard(at));
+        self.worker = Rc::clone(slot.map_or(&self.home, |slot| self.home.of_slot(slot)));
     }
 
     /// Returns the time of day by the masters' clocks, in milliseconds.

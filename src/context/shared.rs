@@ -10,7 +10,6 @@ use crate::client::registry::Registry;
 use crate::client::slowlog::Slowlog;
 use crate::config::{Live, Settings};
 use crate::data::upstream::Upstream;
-use crate::decision::quorum::Quorum;
 use crate::engine::sequential::Busy;
 use crate::lua::ScriptCache;
 use crate::lua::program::ScriptRules;
@@ -219,7 +218,7 @@ fn metrics(settings: &Settings) -> Arc<[Arc<Metrics>]> {
 }
 
 fn busy_masters(settings: &Settings) -> Arc<Busy> {
-    Arc::new(Busy::new(Quorum::of(settings.masters.len()).tolerates().max(1)))
+    Arc::new(Busy::new(settings.quorum().tolerates().max(1)))
 }
 
 fn memory_of_clients(live: &Live) -> u64 {

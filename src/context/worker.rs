@@ -11,7 +11,7 @@ use crate::data::shared::SharedConnections;
 use crate::data::spare::Spares;
 use crate::data::upstream::Upstream;
 use crate::decision::lease::pad::Pad;
-use crate::decision::quorum::{MasterId, Quorum};
+use crate::decision::quorum::MasterId;
 use crate::engine::Engine;
 use crate::engine::link::Link;
 use crate::engine::sequential::Busy;
@@ -23,7 +23,7 @@ use crate::lua::transactions::Transactions;
 use crate::masters::dial::Network;
 use crate::masters::probe::DEFAULT_DATABASES;
 use crate::metrics::Metrics;
-use crate::names::slot::Share;
+use crate::names::slot::{Share, shard_of};
 use crate::operation::Rules;
 use crate::operation::on_register::Texts;
 use crate::pubsub::hub::Hub;
@@ -68,7 +68,7 @@ impl Worker {
         let electorate = Arc::clone(&shared.electorate);
         let unix_time = Arc::clone(electorate.unix_time());
         let rules = Rules {
-            quorum: Quorum::of(settings.masters.len()),
+            quorum: settings.quorum(),
             pad: Pad::new(settings.vote_timeout, settings.drift),
             vote_timeout: settings.vote_timeout,
             patience: settings.patience(),
@@ -78,7 +78,7 @@ impl Worker {
             leases: Rc::default(),
             registers: Rc::default(),
             commands: Transactions::new(ScriptRules::of(settings)).with(&[], None).program,
-            share: Share::of(settings.shard.unwrap_or_default(), settings.shards.len()),
+            share: Share::of(settings.shard_place(), settings.shards.len()),
             texts: Rc::new(Texts::new(ScriptRules::of(settings), Arc::clone(&shared.residents))),
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
@@ -92,7 +92,7 @@ impl Worker {
         let slowlog = Arc::clone(&shared.slowlog);
         let engine = Engine::new(rules, delay, links, electorate, Arc::clone(&metrics), slowlog);
         let hub = Hub::new(&engine, Arc::clone(&shared.registry));
-        let is_first = settings.shard.unwrap_or_default() == 0;
+        let is_first = settings.shard_place() == 0;
         let others = shared.clusters().skip(1).map(|it| Self::new(index, it.clone()));
         let others: Vec<_> = others.inspect(|it| it.engine.publishes_on(&engine)).collect();
         Rc::new(Self {
@@ -134,14 +134,15 @@ impl Worker {
         workers.map(|worker| Rc::clone(&worker.engine)).collect()
     }
 
-    /// Returns the worker of the shard at `at`.
-    pub fn of_shard(self: &Rc<Self>, at: usize) -> &Rc<Self> {
+    /// Returns the worker of the shard that serves a hash slot.
+    pub fn of_slot(self: &Rc<Self>, slot: u16) -> &Rc<Self> {
+        let at = shard_of(slot, self.others.len() + 1);
         at.checked_sub(1).and_then(|at| self.others.get(at)).unwrap_or(self)
     }
 
     /// Whether this worker serves the first shard, or all keys. It does what is done once per thread.
     pub fn is_first(&self) -> bool {
-        self.shared.settings.shard.unwrap_or_default() == 0
+        self.shared.settings.shard_place() == 0
     }
 
     /// Returns the worker's place among the workers of this process.
@@ -263,8 +264,8 @@ impl Worker {
         &self.shared.residents
     }
 
-    /// Returns the rules for times to live in scripts.
-    pub fn ttls(&self) -> ScriptRules {
+    /// Returns the settings that the text of every program contains.
+    pub fn script_rules(&self) -> ScriptRules {
         ScriptRules::of(&self.shared.settings)
     }
 

@@ -233,16 +233,12 @@ const BEGINS_TO_SERVE: Duration = Duration::from_secs(8);
 #[allow(clippy::disallowed_methods, reason = "no worker runs on this thread")]
 fn keeps_from_serving(shared: &Shared) -> Option<String> {
     let limit = clock::now() + BEGINS_TO_SERVE;
-    let why = || {
-        let waiting = shared.clusters().filter(|cluster| !cluster.electorate.serves());
-        let mut obstacles = waiting.filter_map(|cluster| cluster.electorate.why_it_waits());
-        obstacles.find(|obstacle| !obstacle.passes).map(|obstacle| obstacle.why)
-    };
-    let serves = || shared.clusters().all(|cluster| cluster.electorate.serves());
-    while !serves() && clock::now() < limit {
+    let waiting = || shared.clusters().filter(|cluster| !cluster.electorate.serves());
+    while waiting().next().is_some() && clock::now() < limit {
         std::thread::sleep(Duration::from_millis(5));
     }
-    why()
+    let mut obstacles = waiting().filter_map(|cluster| cluster.electorate.why_it_waits());
+    obstacles.find(|obstacle| !obstacle.passes).map(|obstacle| obstacle.why)
 }
 
 fn take_over_from(wire: &mut Wire, helm: &Helm, shared: &Shared) -> io::Result<()> {

@@ -71,7 +71,7 @@ impl Electorate {
     /// Creates an electorate of the masters in `settings`, none of them probed yet.
     pub fn of(settings: &Settings) -> Self {
         let terms = ElectorateTerms {
-            quorum: Quorum::of(settings.masters.len()),
+            quorum: settings.quorum(),
             restart_wait: settings.restart_wait(),
             cold_start: settings.cold_start,
         };

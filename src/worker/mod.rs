@@ -131,7 +131,7 @@ impl Worker {
             electorate: self.engine.shared_electorate(),
             quorum: self.engine.rules().quorum,
             vote_timeout: self.shared.settings.vote_timeout,
-            shard: self.shared.settings.shard.unwrap_or_default(),
+            shard: self.shared.settings.shard_place(),
             together: Arc::clone(&self.shared.together),
         }
     }

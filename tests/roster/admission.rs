@@ -341,8 +341,7 @@ pub(crate) fn founded() -> Roster {
         version: 1,
         stage: Stage::Founded,
         members,
-        losses: 0,
-        shard: None,
+        ..Roster::default()
     }
 }
 

@@ -118,8 +118,7 @@ impl World {
             version: 1,
             stage: Stage::Founding,
             members,
-            losses: 0,
-            shard: None,
+            ..Roster::default()
         }
     }
 

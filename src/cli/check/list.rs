@@ -73,7 +73,7 @@ mod tests {
             standing: Standing::In { nonce: 0 },
         };
         let (cluster, members) = ("a".to_owned(), (1..4).map(member).collect());
-        Roster { cluster, version: 2, stage: Stage::Founded, members, losses: 0, shard: None }
+        Roster { cluster, version: 2, stage: Stage::Founded, members, ..Roster::default() }
     }
 
     /// Returns a list of masters by short names: `a1` is the first member of the cluster `a`, `-9` is an empty master,

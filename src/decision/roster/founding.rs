@@ -197,7 +197,7 @@ mod tests {
             standing: Standing::In { nonce: 0 },
         };
         let members = (0..3).map(member).collect();
-        Roster { cluster: cluster.to_owned(), version: 1, stage, members, losses: 0, shard: None }
+        Roster { cluster: cluster.to_owned(), version: 1, stage, members, ..Roster::default() }
     }
 
     #[test]

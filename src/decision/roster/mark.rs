@@ -374,8 +374,7 @@ mod tests {
             version,
             stage: Stage::Founded,
             members,
-            losses: 0,
-            shard: None,
+            ..Roster::default()
         }
     }
 

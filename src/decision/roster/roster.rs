@@ -336,8 +336,7 @@ mod tests {
             version,
             stage: Stage::Founded,
             members,
-            losses: 0,
-            shard: None,
+            ..Roster::default()
         }
     }
 

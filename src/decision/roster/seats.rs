@@ -109,8 +109,7 @@ mod tests {
             version: 3,
             stage: Stage::Founded,
             members,
-            losses: 0,
-            shard: None,
+            ..Roster::default()
         }
     }
 

@@ -61,12 +61,16 @@ pub fn next(at: usize, names: &[String], known: &[Option<&Roster>]) -> Step {
     }
 }
 
-/// Says why a shard without a roster is not founded while the others serve.
-pub fn without_roster(name: &str) -> String {
-    format!(
-        "the masters of shard {name} have no roster, but the other shards serve with a cluster that had one: correct \
-         the list of its masters"
-    )
+/// Says why the shard called `name`, which has no roster, must not be founded: the others already serve with a cluster
+/// for it. Returns `None` if they do not.
+pub fn keeps_from_founding(name: &str, known: &[Option<&Roster>]) -> Option<String> {
+    let serves = known.iter().flatten().any(|roster| !list(roster).is_empty());
+    serves.then(|| {
+        format!(
+            "the masters of shard {name} have no roster, but the other shards serve with a cluster that had one: \
+             correct the list of its masters"
+        )
+    })
 }
 
 /// Says why the roster of the shard at `at` makes a proxy refuse to serve.

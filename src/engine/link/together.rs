@@ -183,9 +183,9 @@ mod tests {
     use crate::lua::program::ScriptRules;
 
     fn program() -> Arc<ProgramText> {
-        let ttls =
+        let script_rules =
             ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
-        Arc::new(ProgramText::wrap(b"return redis.call('incr', KEYS[1])", "", ttls))
+        Arc::new(ProgramText::wrap(b"return redis.call('incr', KEYS[1])", "", script_rules))
     }
 
     fn member(program: &Arc<ProgramText>, key: &str) -> PackMember {

@@ -94,6 +94,12 @@ impl Open {
     }
 }
 
+/// Returns the keys whose stamps are among `keys`.
+fn stamped(keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let name = |key: &Vec<u8>| key.strip_prefix(STAMPS.as_bytes()).map(<[u8]>::to_vec);
+    keys.iter().filter_map(name).collect()
+}
+
 /// One walk through a database.
 struct Walk<'a> {
     db: u32,
@@ -242,9 +248,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         let (mut cursor, mut open) = (0, Vec::new());
         loop {
             let (onwards, mut keys) = page::scan(&first.errand, cursor, PAGE).await?;
-            let name = |key: &Vec<u8>| key.strip_prefix(STAMPS.as_bytes()).map(<[u8]>::to_vec);
-            let names: Vec<Vec<u8>> = keys.iter().filter_map(name).collect();
-            for names in names.chunks(PAGE) {
+            for names in stamped(&keys).chunks(PAGE) {
                 self.registers(db, names, false).await?;
             }
             keys.retain(|key| !is_reserved(key));
@@ -459,8 +463,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         mut keys: Vec<Vec<u8>>,
         alike: Option<(&Source, &Source)>,
     ) -> Result<(Vec<Open>, Vec<Vec<u8>>), Failed> {
-        let name = |key: &Vec<u8>| key.strip_prefix(STAMPS.as_bytes()).map(<[u8]>::to_vec);
-        let registers: Vec<Vec<u8>> = keys.iter().filter_map(name).collect();
+        let registers = stamped(&keys);
         keys.retain(|key| !is_reserved(key));
         if let Some((walked, first)) = alike {
             keys = self.differing(walk.db, walked, first, keys).await?;

@@ -75,9 +75,8 @@ impl Together {
     /// Says why the shard at `at` must not be founded: the others already serve with a cluster for it.
     pub fn keeps_from_founding(&self, at: usize) -> Option<String> {
         let known = self.known();
-        let has_list =
-            |roster: &Roster| roster.shard.as_ref().is_some_and(|shard| !shard.clusters.is_empty());
-        known.iter().flatten().any(has_list).then(|| shards::without_roster(self.name(at)))
+        let known: Vec<_> = known.iter().map(Option::as_ref).collect();
+        shards::keeps_from_founding(self.name(at), &known)
     }
 
     /// Whether a roster that is learned while this proxy serves belongs to what it serves.
