@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::operation::claim::{How, Replies};
 use crate::operation::lock_request::LockRequest;
 use crate::operation::release::{self, Release};
-use crate::operation::{Answers, Kind, Operation};
+use crate::operation::{Answers, Behaviour, Kind, Operation};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 

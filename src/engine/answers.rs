@@ -8,7 +8,7 @@ use super::link::Waiting;
 use crate::decision::quorum::{MasterId, turn};
 use crate::decision::roster::mark::Proven;
 use crate::decision::roster::poll::Counting;
-use crate::operation::{Heard, Next, Received, Then};
+use crate::operation::{Behaviour, Heard, Next, Received, Then};
 use crate::resp::answer::Answer;
 use crate::time::clock::{self, Instant};
 

@@ -10,7 +10,7 @@ use crate::decision::quorum::pollers::{Ended, Outcome, Pollers};
 use crate::decision::quorum::turn;
 use crate::metrics::QuestionKind;
 use crate::metrics::histogram::micros;
-use crate::operation::Operation;
+use crate::operation::{Behaviour, Operation};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 

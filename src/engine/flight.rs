@@ -16,7 +16,7 @@ use crate::client::outbox::Target;
 use crate::decision::quorum::MasterSet;
 use crate::decision::roster::poll::Poll;
 use crate::decision::roster::term::Term;
-use crate::operation::Operation;
+use crate::operation::{Behaviour, Operation};
 use crate::time::clock::Instant;
 
 /// The name of a flight. The serial number distinguishes it from a later one in the same slot.

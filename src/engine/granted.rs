@@ -10,7 +10,7 @@ use super::link::Link;
 use crate::client::outbox::Target;
 use crate::decision::quorum::{MasterSet, turn};
 use crate::operation::debts::{Debt, Note, OverLease, OwedLease};
-use crate::operation::{Operation, Owed, Then};
+use crate::operation::{Behaviour, Operation, Owed, Then};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 

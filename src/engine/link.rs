@@ -330,7 +330,9 @@ impl Link {
         let state = &mut *self.state.borrow_mut();
         self.goes_to(state, db, term);
         state.out.extend_from_slice(request);
-        state.expected.extend((0..parts).map(|_| Expected::Part));
+        for _ in 0..parts {
+            state.expected.push_back(Expected::Part);
+        }
         state.expected.push_back(expected);
         self.is_to_be_written(state);
     }

@@ -57,7 +57,7 @@ use crate::metrics::Metrics;
 use crate::operation::changed_keys::Changes;
 use crate::operation::envelope::Stamps;
 use crate::operation::program::Message;
-use crate::operation::{Kind, Operation, Rules, verdict};
+use crate::operation::{Behaviour, Kind, Operation, Rules, verdict};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 use deadlines::Deadlines;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::flight::Flight;
-use crate::operation::{Kind, Next, Then};
+use crate::operation::{Behaviour, Kind, Next, Then};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 

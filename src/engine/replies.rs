@@ -6,7 +6,7 @@ use crate::catalogue::table;
 use crate::client::outbox::Target;
 use crate::decision::quorum::turn;
 use crate::metrics::{QuestionKind, VerdictKind};
-use crate::operation::{Operation, verdict};
+use crate::operation::{Behaviour, Operation, verdict};
 use crate::resp::reply::Reply;
 
 impl Engine {

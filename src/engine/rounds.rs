@@ -7,7 +7,7 @@ use super::flight::Flight;
 use super::link::{Link, Waiting};
 use crate::decision::quorum::{MasterSet, turn};
 use crate::operation::request::Form;
-use crate::operation::{Asked, Sent, verdict};
+use crate::operation::{Asked, Behaviour, Sent, verdict};
 use crate::resp::reply::Reply;
 use crate::time::clock;
 

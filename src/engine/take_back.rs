@@ -7,8 +7,8 @@ use super::flight::Flight;
 use super::link::Waiting;
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::mark::Proven;
-use crate::operation::Heard;
 use crate::operation::request::Form;
+use crate::operation::{Behaviour, Heard};
 use crate::time::clock;
 
 impl Engine {

@@ -7,7 +7,7 @@ use super::Engine;
 use super::flight::{Flight, OperationId};
 use crate::client::outbox::Target;
 use crate::decision::quorum::turn;
-use crate::operation::verdict;
+use crate::operation::{Behaviour, verdict};
 use crate::resp::reply::Reply;
 use crate::time::clock;
 
@@ -93,8 +93,15 @@ impl Engine {
 
     /// Starts operations that waited for their turn, in a loop rather than recursively: thousands may be waiting for
     /// one key.
+    #[inline]
     pub(super) fn start_ready(self: &Rc<Self>) {
         self.publish_announcements();
+        if !self.ready.borrow().is_empty() {
+            self.start_all_ready();
+        }
+    }
+
+    fn start_all_ready(self: &Rc<Self>) {
         loop {
             let next = self.ready.borrow_mut().pop_front();
             let Some(id) = next else { return };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Engine;
 use super::flight::Flight;
 use crate::lua::program::ProgramText as Text;
+use crate::operation::Behaviour;
 use crate::operation::debts::Note;
 use crate::operation::program::Message;
 use crate::operation::register::Place;

@@ -3,12 +3,19 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use auto_impl::auto_impl;
+use enum_dispatch::enum_dispatch;
+
 use super::lock_request::LockRequest;
 use super::on_register::Instead;
 use super::program::Message;
 use super::register::Place;
 use super::request::Form;
 use super::{Asked, Next, Owed, Received, Rules, Sent};
+use super::{
+    channels, claim, delete, everywhere, extend, flush, load, memory_usage, multi_read, program,
+    read, release, settle, verbatim_read, watch,
+};
 use crate::client::outbox::Order;
 use crate::decision::lease::attempt::Tag;
 use crate::decision::quorum::{MasterId, MasterSet, turn};
@@ -43,6 +50,8 @@ impl<'a> On<'a> {
 /// The engine [sends](Behaviour::ask) requests to masters in rounds. It passes on their [answers](Behaviour::received)
 /// and each [deadline](Behaviour::deadline), and carries out the resulting [`Next`]. All other methods have defaults
 /// that fit an operation with a single request to a quorum.
+#[auto_impl(Box)]
+#[enum_dispatch]
 pub trait Behaviour: Debug {
     /// Begins a round that is sent to `asked`.
     fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant);
@@ -87,7 +96,7 @@ pub trait Behaviour: Debug {
     }
 
     /// Appends the request that this master received last in the current round.
-    fn encode_for(&self, _: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+    fn encode_for(&self, _master: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
         self.encode(on, form, out);
     }
 
@@ -179,7 +188,7 @@ pub trait Behaviour: Debug {
 
     /// Returns the keys of a program that waits before it is sent, because masters may yet confirm that they hold the
     /// state on which it runs.
-    fn waits_for_holders(&mut self, _: On<'_>) -> Option<&[Place]> {
+    fn waits_for_holders(&mut self, _on: On<'_>) -> Option<&[Place]> {
         None
     }
 
@@ -189,7 +198,7 @@ pub trait Behaviour: Debug {
     }
 
     /// Notes that a lease was granted or prolonged, but that its client must get its reply after others have theirs.
-    fn untold(&mut self, _: On<'_>, _now: Instant) -> Next {
+    fn untold(&mut self, _on: On<'_>, _now: Instant) -> Next {
         Next::WAIT
     }
 
@@ -234,12 +243,12 @@ pub trait Behaviour: Debug {
     }
 
     /// Returns the value that a claim left in `round`, and when it expires by itself.
-    fn value(&self, _: &Rules, _round: u8) -> Option<(Vec<u8>, Instant)> {
+    fn value(&self, _rules: &Rules, _round: u8) -> Option<(Vec<u8>, Instant)> {
         None
     }
 
     /// Returns the part of a given-back lease that masters may have missed.
-    fn owed(&self, _: On<'_>) -> Option<Owed> {
+    fn owed(&self, _on: On<'_>) -> Option<Owed> {
         None
     }
 
@@ -258,4 +267,42 @@ pub trait Behaviour: Debug {
     fn differing(&self) -> Option<(Arc<Text>, Vec<Place>)> {
         None
     }
+}
+
+/// The kinds of operations, one file each. Claims are too frequent to be boxed, and all are dispatched by a jump table.
+#[enum_dispatch(Behaviour)]
+#[derive(Debug)]
+pub enum Kind {
+    /// Take a key that must not exist yet.
+    Claim(claim::Claim),
+    /// Give a key back by its token.
+    Release(release::Release),
+    /// Delete a key, whatever it holds.
+    Delete(Box<delete::Delete>),
+    /// Prolong a key by its token.
+    Extend(extend::Extend),
+    /// Read a key.
+    Read(read::Read),
+    /// Read several keys at one moment.
+    Several(Box<multi_read::Several>),
+    /// Count the keys of a database.
+    Everywhere(Box<everywhere::Everywhere>),
+    /// Empty a database, or all.
+    Flush(Box<flush::Flush>),
+    /// Run a script, a transaction, or a command of a composite type.
+    Program(Box<program::Program>),
+    /// Read from a composite type.
+    Query(Box<verbatim_read::Query>),
+    /// Remember a key's value.
+    Watch(watch::Watch),
+    /// Let a quorum agree on a key, then remember its value.
+    Settling(Box<watch::Settling>),
+    /// Check whether a script can be run.
+    Load(load::Load),
+    /// Measure the size of a key.
+    Measure(memory_usage::Measure),
+    /// Make all masters hold the same state.
+    Settle(Box<settle::Settle>),
+    /// Publish a message, or ask about subscribers.
+    Channels(Box<channels::Channels>),
 }

@@ -34,7 +34,6 @@ pub mod verbatim_read;
 pub mod verdict;
 pub mod watch;
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ use crate::operation::request::Form;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
-pub use behaviour::{Behaviour, On};
+pub use behaviour::{Behaviour, Kind, On};
 pub use rules::Rules;
 
 /// The next step of an operation.
@@ -223,111 +222,14 @@ pub struct Operation {
     pub kind: Kind,
 }
 
-/// The kinds of operations, one file each.
-#[derive(Debug)]
-pub enum Kind {
-    /// Take a key that must not exist yet.
-    Claim(claim::Claim),
-    /// Give a key back by its token.
-    Release(release::Release),
-    /// Delete a key, whatever it holds.
-    Delete(Box<delete::Delete>),
-    /// Prolong a key by its token.
-    Extend(extend::Extend),
-    /// Read a key.
-    Read(read::Read),
-    /// Read several keys at one moment.
-    Several(Box<multi_read::Several>),
-    /// Count the keys of a database.
-    Everywhere(Box<everywhere::Everywhere>),
-    /// Empty a database, or all.
-    Flush(Box<flush::Flush>),
-    /// Run a script, a transaction, or a command of a composite type.
-    Program(Box<program::Program>),
-    /// Read from a composite type.
-    Query(Box<verbatim_read::Query>),
-    /// Remember a key's value.
-    Watch(watch::Watch),
-    /// Let a quorum agree on a key, then remember its value.
-    Settling(Box<watch::Settling>),
-    /// Check whether a script can be run.
-    Load(load::Load),
-    /// Measure the size of a key.
-    Measure(memory_usage::Measure),
-    /// Make all masters hold the same state.
-    Settle(Box<settle::Settle>),
-    /// Publish a message, or ask about subscribers.
-    Channels(Box<channels::Channels>),
-}
-
-impl Kind {
-    /// Returns the behaviour of this kind.
-    fn behaviour(&self) -> &(dyn Behaviour + 'static) {
-        match self {
-            Self::Claim(claim) => claim,
-            Self::Release(release) => release,
-            Self::Delete(delete) => &**delete,
-            Self::Extend(extend) => extend,
-            Self::Read(read) => read,
-            Self::Several(several) => &**several,
-            Self::Everywhere(everywhere) => &**everywhere,
-            Self::Flush(flush) => &**flush,
-            Self::Program(program) => &**program,
-            Self::Query(query) => &**query,
-            Self::Watch(watch) => watch,
-            Self::Settling(settling) => &**settling,
-            Self::Load(load) => load,
-            Self::Measure(measure) => measure,
-            Self::Settle(settle) => &**settle,
-            Self::Channels(channels) => &**channels,
-        }
-    }
-
-    fn behaviour_mut(&mut self) -> &mut (dyn Behaviour + 'static) {
-        match self {
-            Self::Claim(claim) => claim,
-            Self::Release(release) => release,
-            Self::Delete(delete) => &mut **delete,
-            Self::Extend(extend) => extend,
-            Self::Read(read) => read,
-            Self::Several(several) => &mut **several,
-            Self::Everywhere(everywhere) => &mut **everywhere,
-            Self::Flush(flush) => &mut **flush,
-            Self::Program(program) => &mut **program,
-            Self::Query(query) => &mut **query,
-            Self::Watch(watch) => watch,
-            Self::Settling(settling) => &mut **settling,
-            Self::Load(load) => load,
-            Self::Measure(measure) => measure,
-            Self::Settle(settle) => &mut **settle,
-            Self::Channels(channels) => &mut **channels,
-        }
-    }
-}
-
-/// Dispatches by hand: claims are too frequent to box behind the trait.
-impl Deref for Kind {
-    type Target = dyn Behaviour;
-
-    fn deref(&self) -> &Self::Target {
-        self.behaviour()
-    }
-}
-
-impl DerefMut for Kind {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        self.behaviour_mut()
-    }
-}
-
 impl Operation {
     fn on<'a>(&'a self, rules: &'a Rules) -> On<'a> {
         On { rules, db: self.db, key: &self.key }
     }
 
-    /// Returns the behaviour of the operation's kind, and its key.
-    fn split<'a>(&'a mut self, rules: &'a Rules) -> (&'a mut (dyn Behaviour + 'static), On<'a>) {
-        (self.kind.behaviour_mut(), On { rules, db: self.db, key: &self.key })
+    /// Returns the operation's kind, and its key.
+    fn split<'a>(&'a mut self, rules: &'a Rules) -> (&'a mut Kind, On<'a>) {
+        (&mut self.kind, On { rules, db: self.db, key: &self.key })
     }
 
     /// Begins a round that is sent to `asked`.
@@ -367,7 +269,7 @@ impl Operation {
     /// Returns the keys of a program that waits before it is sent: see [`Behaviour::waits_for_holders`].
     pub fn waits_for_holders(&mut self, rules: &Rules) -> Option<&[register::Place]> {
         let Self { db, key, kind } = self;
-        kind.behaviour_mut().waits_for_holders(On { rules, db: *db, key })
+        kind.waits_for_holders(On { rules, db: *db, key })
     }
 
     /// Continues as a program on registers: the key, whose fingerprint is `turn`, is no lease.

@@ -13,6 +13,9 @@ use crate::net::write::poll_flush;
 /// Minimum size of a piece that is passed on. Copying smaller ones is cheaper than an extra system call.
 pub const LARGE: usize = 16 << 10;
 
+/// Room that is made for the first reply: enough for the short ones of a pipeline.
+const LEAST_ROOM: usize = 128;
+
 /// Encoded replies, in order.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -44,18 +47,24 @@ impl Output {
     /// Makes room for `bytes` more bytes.
     #[inline]
     pub fn reserve(&mut self, bytes: usize) {
-        self.tail.reserve(bytes);
+        if self.tail.capacity() == 0 {
+            self.tail = BytesMut::with_capacity(bytes.max(LEAST_ROOM));
+        } else {
+            self.tail.reserve(bytes);
+        }
     }
 
     /// Appends one byte.
     #[inline]
     pub fn put_u8(&mut self, byte: u8) {
+        self.reserve(1);
         self.tail.put_u8(byte);
     }
 
     /// Appends a copy of `bytes`.
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len());
         self.tail.extend_from_slice(bytes);
     }
 
@@ -63,7 +72,7 @@ impl Output {
     #[inline]
     pub fn share(&mut self, bytes: &Bytes) {
         if bytes.len() < LARGE {
-            return self.tail.extend_from_slice(bytes);
+            return self.extend_from_slice(bytes);
         }
         self.share_large(bytes.clone());
     }

@@ -26,7 +26,7 @@ use crate::context::transaction::Transaction;
 use crate::context::waiting::BlockingWait;
 use crate::engine::sequential::{Aside, Asking};
 use crate::masters::kill::kill_scripts;
-use crate::operation::Operation;
+use crate::operation::{Behaviour, Operation};
 use crate::resp::reply::Reply;
 use crate::resp::requests::{Args, Limits, ProtocolError};
 

@@ -6,7 +6,7 @@ use crate::decision::lease::attempt::{self, Attempt, Tag, WorkerId};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::operation::claim::{self, Claim, How};
 use crate::operation::release::{self, Release};
-use crate::operation::{Answers, Asked, Kind, Operation, Received, Rules, Then};
+use crate::operation::{Answers, Asked, Behaviour, Kind, Operation, Received, Rules, Then};
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
