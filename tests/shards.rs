@@ -639,3 +639,86 @@ async fn settle_and_check_know_the_shard_of_a_key() {
     assert!(text.starts_with("shard a\n") && text.contains("\nshard b\n"), "{text}");
     assert!(!text.contains("could not serve"), "{text}");
 }
+
+/// All masters of a shard forget everything while a proxy serves them, and another one starts before it has seen the
+/// other shard, which knows better.
+#[tokio::test]
+async fn a_proxy_that_starts_leaves_a_shard_that_has_forgotten_to_those_that_serve() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let flags = ["--restart-wait", "2s", "--patience", "200ms"];
+    let mut shards = Shards::start(2, 3);
+    let serving = shards.proxy(&flags).await;
+    let (a, b) = (key_of(0, 2, "lock"), key_of(1, 2, "lock"));
+    let mut client = serving.raw().await;
+    assert_eq!(client.ask(&claim(&a, "mine")).await, Reply::ok());
+    let relays: Vec<Relay> = (0..3).map(|at| Relay::to(&shards.0[0][at])).collect();
+    relays.iter().for_each(Relay::black_hole);
+    for at in 0..3 {
+        shards.0[1][at].kill_9();
+        shards.0[1][at].restart_empty();
+    }
+    let through_relays = relays.iter().map(Relay::address).collect();
+    let late = proxy_of(&[through_relays, shards.0[1].addresses()], &flags);
+    late.tells(&["a proxy that starts must see all shards once, and shard a is missing"]).await;
+    relays.iter().for_each(Relay::heal);
+    let mut other = late.raw().await;
+    eventually("the shard is back for both proxies", || async {
+        (late.raw().await.ask(&claim(&b, "theirs")).await == Reply::ok()).then_some(())
+    })
+    .await;
+    assert_eq!(client.ask(&claim(&b, "mine")).await, Reply::Nil);
+    assert_eq!(other.ask(&claim(&a, "theirs")).await, Reply::Nil, "it was held all the time");
+}
+
+/// Its masters remember, but were restarted before the roster had the list of all shards.
+#[tokio::test]
+async fn a_shard_whose_masters_were_restarted_before_the_other_was_founded_serves() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut a = Masters::start_with(3, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let b = Masters::start(1);
+    let relay = Relay::to(&b[0]);
+    relay.swallow("\"name\":\"b\"");
+    let flags = ["--restart-wait", "1s", "--patience", "200ms"];
+    let first = proxy_of(&[a.addresses(), vec![relay.address()]], &flags);
+    first.tells(&["and shard b is missing"]).await;
+    first.kill_9();
+    for at in 0..3 {
+        assert!(a[at].has("redlock-proxy:roster").await, "shard a is founded");
+        a[at].kill_9();
+        a[at].restart_empty();
+    }
+    let second = proxy_of(&[a.addresses(), b.addresses()], &flags);
+    for key in [key_of(0, 2, "lock"), key_of(1, 2, "lock")] {
+        eventually("every shard serves", || async {
+            (second.raw().await.ask(&claim(&key, "mine")).await == Reply::ok()).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_list_of_shards_leaves_no_trace_on_masters_that_are_new() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let shards = Shards::start(2, 3);
+    let twice: Vec<String> =
+        shards.0[0].addresses().iter().map(|it| it.replace("127.0.0.1", "localhost")).collect();
+    let wrong = proxy_of(&[shards.0[0].addresses(), twice], &[]);
+    wrong.tells(&["of shard", "is the same instance as", "name each master once"]).await;
+    drop(wrong);
+    let serving = shards.proxy(&[]).await;
+    let (lists, fresh) = (|at: usize| shards.0[at].addresses(), Masters::start(3));
+    let more = proxy_of(&[lists(0), lists(1), fresh.addresses()], &[]);
+    more.tells(&["are shard a of a, b, but the settings have a, b, c"]).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for at in 0..3 {
+        assert_eq!(fresh[at].ask(&["DBSIZE"]).await, Reply::Int(0));
+    }
+    let key = key_of(0, 2, "lock");
+    assert_eq!(serving.raw().await.ask(&claim(&key, "mine")).await, Reply::ok());
+}

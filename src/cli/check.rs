@@ -15,7 +15,7 @@ use crate::decision::roster::learning;
 use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Roster, Standing};
 use crate::decision::roster::seats::is_strange;
-use crate::decision::roster::shards::{self, Step};
+use crate::decision::roster::shards::{self, Hindrance, Step};
 use crate::masters::dial::Network;
 use crate::masters::electorate::ElectorateTerms;
 use crate::masters::probe::{ProbeError, ProbeReport, look_once};
@@ -67,9 +67,14 @@ pub async fn check(settings: &Settings, network: &Network) -> CheckReport {
 /// Returns why the clusters do not serve together, if they do not.
 fn mismatch(names: Vec<String>, rosters: &[Option<Roster>]) -> Option<String> {
     let known: Vec<_> = rosters.iter().map(Option::as_ref).collect();
-    let without = known.iter().position(Option::is_none).and_then(|at| names.get(at));
-    if let Some(why) = without.and_then(|name| shards::keeps_from_founding(name, &known)) {
-        return Some(why);
+    let seen: Vec<_> = known.iter().map(|roster| Some(Vec::from_iter(*roster))).collect();
+    let without = known.iter().position(Option::is_none);
+    match without.and_then(|at| Some((at, shards::keeps_from_founding(at, &names, &seen)?))) {
+        Some((at, Hindrance::Serves)) => return Some(shards::has_forgotten(&names[at])),
+        Some((_, Hindrance::OfOthers(other, roster))) => {
+            return Some(shards::mismatch(other, &names, roster));
+        }
+        Some((_, Hindrance::Unseen(_))) | None => {}
     }
     match shards::next(0, &names, &known) {
         Step::Refuse(at) => Some(shards::mismatch(at, &names, known[at]?)),

@@ -323,6 +323,11 @@ impl Electorate {
         }
     }
 
+    /// Returns the address of a master.
+    pub(super) fn address(&self, master: MasterId) -> &MasterAddr {
+        &self.addresses[master.index()]
+    }
+
     /// Returns the result of each master's last probe.
     pub(super) fn sights(&self) -> Vec<Option<MasterSight>> {
         self.state().masters.iter().map(|known| known.sight.clone()).collect()

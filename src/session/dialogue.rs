@@ -64,14 +64,19 @@ pub(super) struct Dialogue {
 }
 
 impl Dialogue {
+    /// Ends the waiting of a claim for a held key, because the client sends another request, or none any more.
+    pub(super) fn end_wait(&self) {
+        if let Some(claim) = self.caller.outbox.take_waiting() {
+            self.caller.worker.engine().end_wait(claim);
+        }
+    }
+
     /// Starts one request. Returns false if it has to wait for an earlier one.
     pub(super) fn request(&mut self, args: Args<'_>, raw: &[u8]) -> bool {
         if args.is_empty() {
             return true;
         }
-        if let Some(claim) = self.caller.outbox.take_waiting() {
-            self.caller.worker.engine().end_wait(claim);
-        }
+        self.end_wait();
         let bytes = raw.len();
         let before = self.caller.home.has_shards().then(|| Rc::clone(&self.caller.worker));
         let action = command::prepare(&mut self.caller, args);

@@ -160,6 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
                 Ok(0) => {
                     session.ended = true;
                     session.dialogue.closing |= !session.has_put_by();
+                    session.dialogue.end_wait();
                     session.dialogue.caller.outbox.end_of_requests();
                     if let Some(side) = &mut session.dialogue.caller.side {
                         side.end_of_requests();

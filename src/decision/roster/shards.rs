@@ -61,16 +61,49 @@ pub fn next(at: usize, names: &[String], known: &[Option<&Roster>]) -> Step {
     }
 }
 
-/// Says why the shard called `name`, which has no roster, must not be founded: the others already serve with a cluster
-/// for it. Returns `None` if they do not.
-pub fn keeps_from_founding(name: &str, known: &[Option<&Roster>]) -> Option<String> {
-    let serves = known.iter().flatten().any(|roster| !list(roster).is_empty());
-    serves.then(|| {
-        format!(
-            "the masters of shard {name} have no roster, but the other shards serve with a cluster that had one: \
-             correct the list of its masters"
-        )
-    })
+/// Reason not to found a cluster for a shard whose masters hold no roster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hindrance<'a> {
+    /// This roster of another shard was founded with other shards.
+    OfOthers(usize, &'a Roster),
+    /// The other shards serve with a cluster that had a roster.
+    Serves,
+    /// Too few masters of this other shard were seen, so it may serve with such a cluster.
+    Unseen(usize),
+}
+
+/// Returns the reason not to found a cluster for the shard at `at`, if there is one.
+///
+/// `seen` has the rosters that the masters of each shard hold; `None` for a shard of which too few masters were seen.
+/// Whoever founded a second cluster for a shard would keep all proxies from serving, because the others' list names the
+/// first.
+pub fn keeps_from_founding<'a>(
+    at: usize,
+    names: &[String],
+    seen: &[Option<Vec<&'a Roster>>],
+) -> Option<Hindrance<'a>> {
+    let others: Vec<_> = seen.iter().enumerate().filter(|(other, _)| *other != at).collect();
+    let (mut serves, mut unseen) = (None, None);
+    for (other, rosters) in others {
+        if let Some(roster) = rosters.iter().flatten().find(|it| !is_called(it, other, names)) {
+            return Some(Hindrance::OfOthers(other, roster));
+        }
+        if rosters.iter().flatten().any(|roster| !list(roster).is_empty()) {
+            serves = Some(Hindrance::Serves);
+        } else if rosters.is_none() {
+            unseen = unseen.or(Some(Hindrance::Unseen(other)));
+        }
+    }
+    serves.or(unseen)
+}
+
+/// Says that the shard called `name` has lost its roster while the others serve with its cluster.
+pub fn has_forgotten(name: &str) -> String {
+    format!(
+        "the masters of shard {name} have no roster, but the other shards serve with a cluster that had one. If these \
+         are its masters, a proxy that still serves gives it back after --restart-wait, and docs/scaling.md says what to \
+         do without one; otherwise correct the list"
+    )
 }
 
 /// Says why the roster of the shard at `at` makes a proxy refuse to serve.
@@ -162,6 +195,21 @@ mod tests {
         let other = roster("w", "b", &[]);
         assert_eq!(next(1, &names(), &[Some(&a), Some(&other)]), Step::Refuse(0));
         assert_eq!(next(0, &names(), &[Some(&b), Some(&a)]), Step::Refuse(0), "swapped");
+    }
+
+    #[test]
+    fn no_cluster_is_founded_for_a_shard_that_may_have_had_one() {
+        let hindrance = |seen: Option<Vec<&Roster>>| {
+            keeps_from_founding(1, &names(), &[seen, Some(Vec::new())])
+        };
+        let (new, serving) = (roster("x", "a", &[]), roster("x", "a", &["x", "z"]));
+        assert_eq!(hindrance(Some(Vec::new())), None);
+        assert_eq!(hindrance(Some(vec![&new])), None);
+        assert_eq!(hindrance(None), Some(Hindrance::Unseen(0)));
+        assert_eq!(hindrance(Some(vec![&new, &serving])), Some(Hindrance::Serves));
+        let swapped = roster("x", "b", &[]);
+        assert_eq!(hindrance(Some(vec![&swapped])), Some(Hindrance::OfOthers(0, &swapped)));
+        assert_eq!(keeps_from_founding(0, &[], &[Some(Vec::new())]), None, "a single cluster");
     }
 
     #[test]

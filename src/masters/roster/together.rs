@@ -2,9 +2,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::decision::quorum::MasterId;
 use crate::decision::roster::roster::Roster;
-use crate::decision::roster::shards::{self, Shard, Step};
-use crate::masters::electorate::Electorate;
+use crate::decision::roster::shards::{self, Hindrance, Shard, Step};
+use crate::masters::electorate::{Electorate, MasterSight};
+use crate::operation::verdict::Obstacle;
+
+const SEES_ALL: &str = "a proxy that starts must see all shards once";
+
+/// What the masters of a list have shown, in its order.
+type Sights = [Option<MasterSight>];
 
 /// The rosters of all shards; of the only cluster if there are none.
 #[derive(Debug)]
@@ -45,11 +52,10 @@ impl Together {
     /// Says for which shard this proxy waits.
     pub fn wait(&self, at: usize) -> String {
         let why = self.electorates[at].why_it_waits();
+        // It may be waiting for this shard in turn.
+        let why = why.filter(|obstacle| !obstacle.why.starts_with(SEES_ALL));
         let why = why.map(|obstacle| format!(" ({})", obstacle.why)).unwrap_or_default();
-        format!(
-            "a proxy that starts must see all shards once, and shard {} is missing{why}",
-            self.name(at)
-        )
+        format!("{SEES_ALL}, and shard {} is missing{why}", self.name(at))
     }
 
     /// Says that a shard cannot be seen.
@@ -72,11 +78,35 @@ impl Together {
         )
     }
 
-    /// Says why the shard at `at` must not be founded: the others already serve with a cluster for it.
-    pub fn keeps_from_founding(&self, at: usize) -> Option<String> {
-        let known = self.known();
-        let known: Vec<_> = known.iter().map(Option::as_ref).collect();
-        shards::keeps_from_founding(self.name(at), &known)
+    /// Returns the obstacle to founding a cluster for the shard at `at`, if there is one.
+    pub fn keeps_from_founding(&self, at: usize) -> Option<Obstacle> {
+        let sights: Vec<_> = self.electorates.iter().map(|it| it.sights()).collect();
+        let all = self.electorates.iter().zip(&sights);
+        let seen: Vec<_> = all.map(|(electorate, sights)| held(electorate, sights)).collect();
+        Some(Obstacle::lasting(match shards::keeps_from_founding(at, &self.names, &seen)? {
+            Hindrance::OfOthers(other, roster) => shards::mismatch(other, &self.names, roster),
+            Hindrance::Serves => shards::has_forgotten(self.name(at)),
+            Hindrance::Unseen(other) => self.wait(other),
+        }))
+    }
+
+    /// Says that a master of the shard at `at` is a master of another shard, too, whatever its address.
+    pub fn same_instance(&self, at: usize, sights: &Sights) -> Option<String> {
+        for (other, electorate) in self.electorates.iter().enumerate().filter(|it| it.0 != at) {
+            for (theirs, sight) in seen(&electorate.sights()) {
+                let is_same = |(_, own): &(_, &MasterSight)| own.facts.run_id == sight.facts.run_id;
+                if let Some((ours, _)) = seen(sights).find(is_same) {
+                    return Some(format!(
+                        "{} of shard {} is the same instance as {} of shard {}: name each master once",
+                        self.electorates[at].address(ours),
+                        self.name(at),
+                        electorate.address(theirs),
+                        self.name(other),
+                    ));
+                }
+            }
+        }
+        None
     }
 
     /// Whether a roster that is learned while this proxy serves belongs to what it serves.
@@ -103,4 +133,17 @@ impl Together {
     fn known(&self) -> MutexGuard<'_, Vec<Option<Roster>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn seen(sights: &Sights) -> impl Iterator<Item = (MasterId, &MasterSight)> {
+    let seen = |(at, sight)| Some((MasterId::new(at), Option::as_ref(sight)?));
+    sights.iter().enumerate().filter_map(seen)
+}
+
+/// Returns the rosters that the masters of a shard hold, if enough of them were seen.
+fn held<'a>(electorate: &Electorate, sights: &'a Sights) -> Option<Vec<&'a Roster>> {
+    let rosters = seen(sights).filter_map(|(_, sight)| Some(&sight.marks.roster()?.value));
+    let is_enough = seen(sights).count() >= electorate.terms().quorum.needed();
+    // A register may have been settled before anything was written to it.
+    is_enough.then(|| rosters.filter(|roster| roster.version > 0).collect())
 }

@@ -83,7 +83,7 @@ impl<D: Dial + Clone> Keeper<D> {
                 ));
             }
         }
-        None
+        self.errands.together.same_instance(self.errands.shard, sights)
     }
 
     /// Returns a sentence about a master of the list that belongs to a different cluster than the others, or than it
@@ -138,8 +138,11 @@ impl<D: Dial + Clone> Keeper<D> {
         if !unseen.is_empty() {
             return self.wait_for(self.missing(&unseen));
         }
-        if let Some(why) = self.errands.together.keeps_from_founding(self.errands.shard) {
-            return self.wait_for(Obstacle::lasting(why));
+        if let Some(obstacle) = self.errands.together.keeps_from_founding(self.errands.shard) {
+            if self.started.elapsed() < FIRST_LOOKS {
+                return Ok(Turn::Acted);
+            }
+            return self.wait_for(obstacle);
         }
         let founders: Vec<&MasterSight> = sights.iter().flatten().collect();
         match self.founders(&founders) {
@@ -263,7 +266,7 @@ impl<D: Dial + Clone> Keeper<D> {
             Task::Serve if known.shard.is_some() && !self.is_decided(sights, &known) => {
                 self.wait_for_decision(sights, &known, &by_place).await
             }
-            Task::Serve => self.serve_together(&known, &found).await,
+            Task::Serve => self.serve_together((sights, &found), &known, &by_place).await,
         }
     }
 
@@ -291,13 +294,19 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Serves a founded cluster, once all shards belong together.
-    async fn serve_together(&self, known: &Roster, found: &Seats) -> Result<Turn, Failed> {
+    async fn serve_together(
+        self: &Rc<Self>,
+        (sights, found): (&[Option<MasterSight>], &Seats),
+        known: &Roster,
+        by_place: &[Option<Shown>],
+    ) -> Result<Turn, Failed> {
         let together = &self.errands.together;
         match together.step(self.errands.shard, known) {
-            Step::Change(change) => {
-                self.change(Voters::Members, change).await?;
-                Ok(Turn::Acted)
-            }
+            Step::Change(change) => match self.change(Voters::Members, change).await {
+                // Its masters were restarted since it was founded.
+                Err(Failed::NoQuorum) => self.wait_for_decision(sights, known, by_place).await,
+                changed => changed.map(|_| Turn::Acted),
+            },
             Step::WaitFor(_) if self.started.elapsed() < FIRST_LOOKS => Ok(Turn::Idle),
             Step::WaitFor(shard) => self.wait_for(Obstacle::lasting(together.wait(shard))),
             Step::Refuse(shard) => self.wait_for(Obstacle::lasting(together.mismatch(shard))),
