@@ -122,7 +122,7 @@ impl Settling {
             Ok(holders) => holders,
             Err(why) => {
                 let _ = writeln!(text, "It could not be settled: {}.", sentence(&why));
-                if !self.releases {
+                if !self.releases && self.worker.engine().electorate().serves() {
                     text += HINT;
                 }
                 return SettleReport { text, is_settled: false };

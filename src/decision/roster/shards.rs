@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn no_cluster_is_founded_for_a_shard_that_may_have_had_one() {
-        let hindrance = |seen: Option<Vec<&Roster>>| {
+        fn hindrance<'a>(seen: Option<Vec<&'a Roster>>) -> Option<Hindrance<'a>> {
             keeps_from_founding(1, &names(), &[seen, Some(Vec::new())])
-        };
+        }
         let (new, serving) = (roster("x", "a", &[]), roster("x", "a", &["x", "z"]));
         assert_eq!(hindrance(Some(Vec::new())), None);
         assert_eq!(hindrance(Some(vec![&new])), None);

@@ -60,21 +60,14 @@ impl Together {
 
     /// Says that a shard cannot be seen.
     pub fn too_few(&self, at: usize) -> String {
-        format!(
-            "too few masters of shard {} hold its roster: start the others of its masters",
-            self.name(at)
-        )
+        format!("too few masters{} hold the roster: start the others", self.of_shard(at))
     }
 
     /// Says that the masters that this proxy serves belong to another cluster now.
     pub fn replaced(&self, at: usize) -> String {
-        let of_shard = if self.names.is_empty() {
-            String::new()
-        } else {
-            format!(" of shard {}", self.name(at))
-        };
         format!(
-            "the masters{of_shard} were founded anew while this proxy served them: start it again with the right list"
+            "the masters{} were founded anew while this proxy served them: start it again with the right list",
+            self.of_shard(at)
         )
     }
 
@@ -123,6 +116,10 @@ impl Together {
     pub fn mismatch(&self, at: usize) -> String {
         let roster = self.known()[at].clone().unwrap_or_default();
         shards::mismatch(at, &self.names, &roster)
+    }
+
+    fn of_shard(&self, at: usize) -> String {
+        self.names.get(at).map(|name| format!(" of shard {name}")).unwrap_or_default()
     }
 
     fn name(&self, at: usize) -> &str {

@@ -113,10 +113,13 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     fn of_others(&self, cluster: &str, masters: &[usize]) -> String {
+        let (carry, whose) = match masters {
+            [_] => ("carries", "its databases if it is"),
+            _ => ("carry", "their databases if they are"),
+        };
         format!(
-            "{} carries the mark of another cluster of masters ({cluster}): correct the list, or delete \
-             the keys redlock-proxy:mark and redlock-proxy:roster in all its databases if it is free to \
-             be used",
+            "{} {carry} the mark of another cluster of masters ({cluster}): correct the list, or delete \
+             the keys redlock-proxy:mark and redlock-proxy:roster in all {whose} free to be used",
             self.names(masters)
         )
     }
