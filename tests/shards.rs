@@ -722,3 +722,35 @@ async fn a_wrong_list_of_shards_leaves_no_trace_on_masters_that_are_new() {
     let key = key_of(0, 2, "lock");
     assert_eq!(serving.raw().await.ask(&claim(&key, "mine")).await, Reply::ok());
 }
+
+/// Foundings with another list were cut short, on the masters of both shards.
+#[tokio::test]
+async fn what_was_never_founded_on_two_shards_keeps_neither_from_being_founded() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let on_disk = &["--appendonly", "yes", "--appendfsync", "always"];
+    let mut shards = [Masters::start_with(1, on_disk), Masters::start_with(1, on_disk)];
+    let (relays, c) = ([0, 1].map(|at| Relay::to(&shards[at][0])), Masters::start(1));
+    relays.iter().for_each(|relay| relay.swallow("\"stage\":\"Founded\""));
+    let [a, b] = [0, 1].map(|at| vec![relays[at].address()]);
+    let flags = ["--restart-wait", "1s", "--patience", "200ms"];
+    let wrong = proxy_of(&[a, b, c.addresses()], &flags);
+    eventually("both foundings are cut short", || async {
+        relays.iter().all(|relay| relay.caught() > 0).then_some(())
+    })
+    .await;
+    wrong.kill_9();
+    for masters in &mut shards {
+        assert!(masters[0].has("redlock-proxy:roster").await);
+        masters[0].kill_9();
+        masters[0].restart_empty();
+    }
+    let right = proxy_of(&[0, 1].map(|at| shards[at].addresses()), &flags);
+    for key in [key_of(0, 2, "lock"), key_of(1, 2, "lock")] {
+        eventually("every shard serves", || async {
+            (right.raw().await.ask(&claim(&key, "mine")).await == Reply::ok()).then_some(())
+        })
+        .await;
+    }
+}

@@ -100,9 +100,8 @@ pub fn keeps_from_founding<'a>(
 /// Says that the shard called `name` has lost its roster while the others serve with its cluster.
 pub fn has_forgotten(name: &str) -> String {
     format!(
-        "the masters of shard {name} have no roster, but the other shards serve with a cluster that had one. If these \
-         are its masters, a proxy that still serves gives it back after --restart-wait, and docs/scaling.md says what to \
-         do without one; otherwise correct the list"
+        "the masters of shard {name} have no roster, but the other shards serve with a cluster that had one: wait for a \
+         proxy that still serves it, or correct the list of its masters"
     )
 }
 

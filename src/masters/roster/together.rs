@@ -8,7 +8,14 @@ use crate::decision::roster::shards::{self, Hindrance, Shard, Step};
 use crate::masters::electorate::{Electorate, MasterSight};
 use crate::operation::verdict::Obstacle;
 
-const SEES_ALL: &str = "a proxy that starts must see all shards once";
+/// Why no cluster can be founded for a shard.
+#[derive(Debug)]
+pub struct Hindered {
+    /// What has to be done first.
+    pub obstacle: Obstacle,
+    /// Whether its masters can be cleared of remains: no other shard serves with a cluster that they are of.
+    pub may_clear: bool,
+}
 
 /// What the masters of a list have shown, in its order.
 type Sights = [Option<MasterSight>];
@@ -53,9 +60,12 @@ impl Together {
     pub fn wait(&self, at: usize) -> String {
         let why = self.electorates[at].why_it_waits();
         // It may be waiting for this shard in turn.
-        let why = why.filter(|obstacle| !obstacle.why.starts_with(SEES_ALL));
+        let why = why.filter(|obstacle| !obstacle.why.contains(" is missing"));
         let why = why.map(|obstacle| format!(" ({})", obstacle.why)).unwrap_or_default();
-        format!("{SEES_ALL}, and shard {} is missing{why}", self.name(at))
+        format!(
+            "a proxy that starts must see all shards once, and shard {} is missing{why}",
+            self.name(at)
+        )
     }
 
     /// Says that a shard cannot be seen.
@@ -71,16 +81,19 @@ impl Together {
         )
     }
 
-    /// Returns the obstacle to founding a cluster for the shard at `at`, if there is one.
-    pub fn keeps_from_founding(&self, at: usize) -> Option<Obstacle> {
+    /// Returns why no cluster can be founded for the shard at `at`, if so.
+    pub fn keeps_from_founding(&self, at: usize) -> Option<Hindered> {
         let sights: Vec<_> = self.electorates.iter().map(|it| it.sights()).collect();
         let all = self.electorates.iter().zip(&sights);
         let seen: Vec<_> = all.map(|(electorate, sights)| held(electorate, sights)).collect();
-        Some(Obstacle::lasting(match shards::keeps_from_founding(at, &self.names, &seen)? {
+        let hindrance = shards::keeps_from_founding(at, &self.names, &seen)?;
+        let obstacle = Obstacle::lasting(match hindrance {
             Hindrance::OfOthers(other, roster) => shards::mismatch(other, &self.names, roster),
             Hindrance::Serves => shards::has_forgotten(self.name(at)),
             Hindrance::Unseen(other) => self.wait(other),
-        }))
+        });
+        let may_clear = matches!(hindrance, Hindrance::OfOthers(..));
+        Some(Hindered { obstacle, may_clear })
     }
 
     /// Says that a master of the shard at `at` is a master of another shard, too, whatever its address.

@@ -16,6 +16,7 @@ use crate::masters::dial::Dial;
 use crate::masters::electorate::{FIRST_VERSION, MasterSight};
 use crate::masters::facts::Facts;
 use crate::masters::roster::marks::Marks;
+use crate::masters::roster::together::Hindered;
 use crate::masters::roster::youth::trusted;
 use crate::masters::side_connection::Failed;
 use crate::operation::verdict::Obstacle;
@@ -113,13 +114,10 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     fn of_others(&self, cluster: &str, masters: &[usize]) -> String {
-        let (carry, whose) = match masters {
-            [_] => ("carries", "its databases if it is"),
-            _ => ("carry", "their databases if they are"),
-        };
         format!(
-            "{} {carry} the mark of another cluster of masters ({cluster}): correct the list, or delete \
-             the keys redlock-proxy:mark and redlock-proxy:roster in all {whose} free to be used",
+            "{} carries the mark of another cluster of masters ({cluster}): correct the list, or delete \
+             the keys redlock-proxy:mark and redlock-proxy:roster in all its databases if it is free to \
+             be used",
             self.names(masters)
         )
     }
@@ -141,7 +139,10 @@ impl<D: Dial + Clone> Keeper<D> {
         if !unseen.is_empty() {
             return self.wait_for(self.missing(&unseen));
         }
-        if let Some(obstacle) = self.errands.together.keeps_from_founding(self.errands.shard) {
+        // Remains on the masters of two shards would keep each from being founded because of the other.
+        let matters = |it: &Hindered| rests.is_empty() || !it.may_clear;
+        let hindered = self.errands.together.keeps_from_founding(self.errands.shard);
+        if let Some(Hindered { obstacle, .. }) = hindered.filter(matters) {
             if self.started.elapsed() < FIRST_LOOKS {
                 return Ok(Turn::Acted);
             }
