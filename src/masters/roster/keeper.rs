@@ -38,7 +38,7 @@ const FIRST_LOOKS: Duration = Duration::from_secs(1);
 /// Interval between checks for something to do.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pause after a failed step.
+/// Pause after a failed step, and before another look at the other shards.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Time limit for the probe that is to show the effect of a step.

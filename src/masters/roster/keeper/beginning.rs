@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{FIRST_LOOKS, Keeper, Turn, distinct};
+use super::{FIRST_LOOKS, Keeper, PAUSE, Turn, distinct};
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::founding::{self, Task};
@@ -144,6 +144,7 @@ impl<D: Dial + Clone> Keeper<D> {
         let hindered = self.errands.together.keeps_from_founding(self.errands.shard);
         if let Some(Hindered { obstacle, .. }) = hindered.filter(matters) {
             if self.started.elapsed() < FIRST_LOOKS {
+                tokio::time::sleep(PAUSE).await;
                 return Ok(Turn::Acted);
             }
             return self.wait_for(obstacle);
