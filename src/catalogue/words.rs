@@ -29,6 +29,9 @@ pub const FIRST_OPTIONS: [(&str, usize); 11] = [
     ("xreadgroup", 1),
 ];
 
+/// Length of the shortest option.
+const SHORTEST_OPTION: usize = 2;
+
 /// The options concerned, in upper case.
 pub const OPTIONS: [&str; 24] = [
     "ABSTTL",
@@ -109,7 +112,9 @@ fn check_options(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
 
 #[inline]
 fn is_cut_option(word: &[u8]) -> bool {
-    word.contains(&0) && is_option_before_zero(word)
+    // No option is shorter, and none begins with a digit.
+    let may_be = word.len() > SHORTEST_OPTION && !word[0].is_ascii_digit();
+    may_be && word.contains(&0) && is_option_before_zero(word)
 }
 
 #[cold]

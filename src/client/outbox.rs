@@ -405,7 +405,12 @@ impl Outbox {
         let Some(index) = slot.checked_sub(state.first) else { return };
         state.waiting = None;
         let filling = state.executed(filling);
-        if let Some(slot) = state.slots.get_mut(index as usize) {
+        if let Filling::Reply(reply) = &filling
+            && index == 0
+            && state.can_send(reply)
+        {
+            state.send_first(reply);
+        } else if let Some(slot) = state.slots.get_mut(index as usize) {
             state.answer_bytes -= std::mem::take(&mut slot.answer_bytes);
             if matches!(filling, Filling::Sliced(_)) {
                 // From here on, the slices account for the rest of the request.
@@ -573,6 +578,27 @@ impl State {
         self.bytes.len() + self.messages.len()
     }
 
+    /// Whether this reply to the first request can be sent without a stay in its slot: nearly every one can.
+    fn can_send(&self, reply: &Reply) -> bool {
+        let is_short = matches!(reply, Reply::Simple(_) | Reply::Int(_) | Reply::Nil);
+        let is_plain = |slot: &Slot| slot.purpose == Purpose::Answer && slot.answer_bytes == 0;
+        is_short && !self.is_amid_message && self.slots.front().is_some_and(is_plain)
+    }
+
+    fn send_first(&mut self, reply: &Reply) {
+        let Some(Slot { ticket, .. }) = self.slots.pop_front() else { return };
+        self.first += 1;
+        self.request_bytes -= ticket.bytes;
+        self.answer(ticket.command, reply);
+    }
+
+    fn answer(&mut self, command: u16, reply: &Reply) {
+        self.count(command, reply);
+        let before = self.bytes.len();
+        self.encode(reply);
+        self.window.replied(self.bytes.len() - before);
+    }
+
     fn encode_ready(&mut self) {
         while let Some(Slot { filling: Filling::Reply(_), .. }) = self.slots.front()
             && !self.is_amid_message
@@ -586,12 +612,7 @@ impl State {
             self.request_bytes -= ticket.bytes;
             self.reply_bytes -= reply.held();
             match purpose {
-                Purpose::Answer => {
-                    self.count(ticket.command, &reply);
-                    let before = self.bytes.len();
-                    self.encode(&reply);
-                    self.window.replied(self.bytes.len() - before);
-                }
+                Purpose::Answer => self.answer(ticket.command, &reply),
                 Purpose::Silence => self.count(ticket.command, &reply),
                 Purpose::Part => self.part(ticket.command, reply),
             }
@@ -629,8 +650,9 @@ impl State {
         if *reply == Reply::QUEUED {
             return;
         }
-        let told = reply.errors().map(|text| metrics.errors.told(text)).count();
-        metrics.request(command, told > 0);
+        let is_plain = matches!(reply, Reply::Simple(_) | Reply::Int(_) | Reply::Nil);
+        let told = || reply.errors().map(|text| metrics.errors.told(text)).count();
+        metrics.request(command, !is_plain && told() > 0);
     }
 
     fn part(&mut self, command: u16, reply: Reply) {

@@ -91,20 +91,28 @@ impl Link {
     /// Processes complete replies: those in a stretch wait for its proof.
     fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
         let now = clock::now();
-        while let Some((answer, raw)) = reader.peek()? {
-            let len = raw.len();
-            let passed = self.pass(&answer, now)?;
-            reader.pass(len);
-            if let Passed::Ends(seal) = passed {
-                self.hand_over(reader, engine, seal, now)?;
-            }
+        while let Some(Passed::Ends(seal)) = self.pass_stretch(reader, now)? {
+            self.hand_over(reader, engine, seal, now)?;
         }
         Ok(())
     }
 
-    /// Returns whether a reply waits for later ones.
-    fn pass(&self, answer: &Answer<'_>, now: Instant) -> Result<Passed, Down> {
+    /// Passes over replies until those that were passed can be handed over, or more bytes are needed.
+    fn pass_stretch(&self, reader: &mut Reader, now: Instant) -> Result<Option<Passed>, Down> {
         let state = &mut *self.state.borrow_mut();
+        while let Some((answer, raw)) = reader.peek()? {
+            let len = raw.len();
+            let passed = self.pass(state, &answer, now)?;
+            reader.pass(len);
+            if let Passed::Ends(_) = passed {
+                return Ok(Some(passed));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether a reply waits for later ones.
+    fn pass(&self, state: &mut State, answer: &Answer<'_>, now: Instant) -> Result<Passed, Down> {
         let passed = match state.expected.get(state.passed) {
             None => return Err(Malformed.into()),
             Some(
