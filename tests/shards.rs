@@ -74,6 +74,15 @@ fn claim<'a>(key: &'a str, token: &'a str) -> [&'a str; 6] {
     ["SET", key, token, "NX", "PX", TEN_MINUTES]
 }
 
+async fn serves_both(proxy: &Proxy) {
+    for key in [key_of(0, 2, "lock"), key_of(1, 2, "lock")] {
+        eventually("every shard serves", || async {
+            (proxy.raw().await.ask(&claim(&key, "mine")).await == Reply::ok()).then_some(())
+        })
+        .await;
+    }
+}
+
 fn texts(reply: &Reply) -> BTreeSet<String> {
     let Reply::Array(items) = reply else { panic!("not a list: {reply:?}") };
     items.iter().map(Reply::text).collect()
@@ -692,12 +701,7 @@ async fn a_shard_whose_masters_were_restarted_before_the_other_was_founded_serve
         a[at].restart_empty();
     }
     let second = proxy_of(&[a.addresses(), b.addresses()], &flags);
-    for key in [key_of(0, 2, "lock"), key_of(1, 2, "lock")] {
-        eventually("every shard serves", || async {
-            (second.raw().await.ask(&claim(&key, "mine")).await == Reply::ok()).then_some(())
-        })
-        .await;
-    }
+    serves_both(&second).await;
 }
 
 #[tokio::test]
@@ -747,10 +751,5 @@ async fn what_was_never_founded_on_two_shards_keeps_neither_from_being_founded()
         masters[0].restart_empty();
     }
     let right = proxy_of(&[0, 1].map(|at| shards[at].addresses()), &flags);
-    for key in [key_of(0, 2, "lock"), key_of(1, 2, "lock")] {
-        eventually("every shard serves", || async {
-            (right.raw().await.ask(&claim(&key, "mine")).await == Reply::ok()).then_some(())
-        })
-        .await;
-    }
+    serves_both(&right).await;
 }

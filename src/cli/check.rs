@@ -69,12 +69,10 @@ fn mismatch(names: Vec<String>, rosters: &[Option<Roster>]) -> Option<String> {
     let known: Vec<_> = rosters.iter().map(Option::as_ref).collect();
     let seen: Vec<_> = known.iter().map(|roster| Some(Vec::from_iter(*roster))).collect();
     let without = known.iter().position(Option::is_none);
-    match without.and_then(|at| Some((at, shards::keeps_from_founding(at, &names, &seen)?))) {
-        Some((at, Hindrance::Serves)) => return Some(shards::has_forgotten(&names[at])),
-        Some((_, Hindrance::OfOthers(other, roster))) => {
-            return Some(shards::mismatch(other, &names, roster));
-        }
-        Some((_, Hindrance::Unseen(_))) | None => {}
+    if let Some(at) = without
+        && let Some(Hindrance::Serves) = shards::keeps_from_founding(at, &names, &seen)
+    {
+        return Some(shards::has_forgotten(&names[at]));
     }
     match shards::next(0, &names, &known) {
         Step::Refuse(at) => Some(shards::mismatch(at, &names, known[at]?)),

@@ -573,6 +573,11 @@ impl Outbox {
     }
 }
 
+/// Whether a reply is a few bytes without parts, and no error.
+fn is_short(reply: &Reply) -> bool {
+    matches!(reply, Reply::Simple(_) | Reply::Int(_) | Reply::Nil)
+}
+
 impl State {
     fn ready_bytes(&self) -> usize {
         self.bytes.len() + self.messages.len()
@@ -580,16 +585,22 @@ impl State {
 
     /// Whether this reply to the first request can be sent without a stay in its slot: nearly every one can.
     fn can_send(&self, reply: &Reply) -> bool {
-        let is_short = matches!(reply, Reply::Simple(_) | Reply::Int(_) | Reply::Nil);
         let is_plain = |slot: &Slot| slot.purpose == Purpose::Answer && slot.answer_bytes == 0;
-        is_short && !self.is_amid_message && self.slots.front().is_some_and(is_plain)
+        is_short(reply) && !self.is_amid_message && self.slots.front().is_some_and(is_plain)
     }
 
     fn send_first(&mut self, reply: &Reply) {
-        let Some(Slot { ticket, .. }) = self.slots.pop_front() else { return };
+        if let Some(Slot { ticket, .. }) = self.pop() {
+            self.answer(ticket.command, reply);
+        }
+    }
+
+    /// Takes out the first slot, whose reply is known.
+    fn pop(&mut self) -> Option<Slot> {
+        let slot = self.slots.pop_front()?;
         self.first += 1;
-        self.request_bytes -= ticket.bytes;
-        self.answer(ticket.command, reply);
+        self.request_bytes -= slot.ticket.bytes;
+        Some(slot)
     }
 
     fn answer(&mut self, command: u16, reply: &Reply) {
@@ -603,13 +614,10 @@ impl State {
         while let Some(Slot { filling: Filling::Reply(_), .. }) = self.slots.front()
             && !self.is_amid_message
         {
-            let Some(Slot { filling: Filling::Reply(reply), purpose, ticket, .. }) =
-                self.slots.pop_front()
+            let Some(Slot { filling: Filling::Reply(reply), purpose, ticket, .. }) = self.pop()
             else {
                 break;
             };
-            self.first += 1;
-            self.request_bytes -= ticket.bytes;
             self.reply_bytes -= reply.held();
             match purpose {
                 Purpose::Answer => self.answer(ticket.command, &reply),
@@ -650,9 +658,8 @@ impl State {
         if *reply == Reply::QUEUED {
             return;
         }
-        let is_plain = matches!(reply, Reply::Simple(_) | Reply::Int(_) | Reply::Nil);
         let told = || reply.errors().map(|text| metrics.errors.told(text)).count();
-        metrics.request(command, !is_plain && told() > 0);
+        metrics.request(command, !is_short(reply) && told() > 0);
     }
 
     fn part(&mut self, command: u16, reply: Reply) {

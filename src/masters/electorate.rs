@@ -171,7 +171,7 @@ impl Electorate {
     pub fn why_not(&self, masters: MasterSet) -> String {
         let named = |master: MasterId| {
             let why = self.reason(master);
-            why.map(|why| format!("; {}: {why}", self.addresses[master.index()]))
+            why.map(|why| format!("; {}: {why}", self.address(master)))
         };
         masters.iter().filter_map(named).collect()
     }
@@ -493,7 +493,7 @@ impl Electorate {
     }
 
     fn report(&self, master: MasterId, before: &MasterStanding, now: &MasterStanding) {
-        let address = &self.addresses[master.index()];
+        let address = self.address(master);
         match (before, now) {
             (_, MasterStanding::Probation(cause)) => {
                 self.seen[master.index()].probations[cause.kind()].fetch_add(1, Ordering::Relaxed);

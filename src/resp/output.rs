@@ -47,24 +47,28 @@ impl Output {
     /// Makes room for `bytes` more bytes.
     #[inline]
     pub fn reserve(&mut self, bytes: usize) {
+        self.begin(bytes);
+        self.tail.reserve(bytes);
+    }
+
+    #[inline]
+    fn begin(&mut self, bytes: usize) {
         if self.tail.capacity() == 0 {
             self.tail = BytesMut::with_capacity(bytes.max(LEAST_ROOM));
-        } else {
-            self.tail.reserve(bytes);
         }
     }
 
     /// Appends one byte.
     #[inline]
     pub fn put_u8(&mut self, byte: u8) {
-        self.reserve(1);
+        self.begin(1);
         self.tail.put_u8(byte);
     }
 
     /// Appends a copy of `bytes`.
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        self.reserve(bytes.len());
+        self.begin(bytes.len());
         self.tail.extend_from_slice(bytes);
     }
 

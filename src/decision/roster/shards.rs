@@ -82,9 +82,8 @@ pub fn keeps_from_founding<'a>(
     names: &[String],
     seen: &[Option<Vec<&'a Roster>>],
 ) -> Option<Hindrance<'a>> {
-    let others: Vec<_> = seen.iter().enumerate().filter(|(other, _)| *other != at).collect();
     let (mut serves, mut unseen) = (None, None);
-    for (other, rosters) in others {
+    for (other, rosters) in seen.iter().enumerate().filter(|(other, _)| *other != at) {
         if let Some(roster) = rosters.iter().flatten().find(|it| !is_called(it, other, names)) {
             return Some(Hindrance::OfOthers(other, roster));
         }

@@ -271,7 +271,7 @@ impl<D: Dial + Clone> Keeper<D> {
             Task::Serve if known.shard.is_some() && !self.is_decided(sights, &known) => {
                 self.wait_for_decision(sights, &known, &by_place).await
             }
-            Task::Serve => self.serve_together((sights, &found), &known, &by_place).await,
+            Task::Serve => self.serve_together(sights, &found, &known, &by_place).await,
         }
     }
 
@@ -301,7 +301,8 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Serves a founded cluster, once all shards belong together.
     async fn serve_together(
         self: &Rc<Self>,
-        (sights, found): (&[Option<MasterSight>], &Seats),
+        sights: &[Option<MasterSight>],
+        found: &Seats,
         known: &Roster,
         by_place: &[Option<Shown>],
     ) -> Result<Turn, Failed> {
