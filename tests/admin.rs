@@ -111,7 +111,11 @@ async fn what_happens_is_counted() {
         assert_eq!(of("redlock_deferred_releases", ""), 0.0);
         assert_eq!(of("redlock_registers_behind", ""), 0.0);
     }
-    assert!(after[r#"redlock_event_loop_lag_seconds_count{worker="0"}"#] > 0.0);
+    eventually("the worker has sampled itself", || async {
+        let lags = samples(&admin)[r#"redlock_event_loop_lag_seconds_count{worker="0"}"#];
+        (lags > 0.0).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -144,6 +148,21 @@ async fn it_is_ready_while_a_quorum_votes_and_lives_anyway() {
     assert!(claim.is_error("CLUSTERDOWN"), "{claim:?}");
     let undecided = r#"redlock_verdicts_total{operation="claim",verdict="undecided"}"#;
     assert!(samples(&admin)[undecided] >= 1.0);
+}
+
+#[tokio::test]
+async fn it_is_ready_as_soon_as_it_grants() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::unready(&masters.addresses(), &["--admin", "127.0.0.1:0"]);
+    let (mut client, admin) = (proxy.raw().await, proxy.admin_address());
+    let granted =
+        async { while client.ask(&words("SET lock mine NX PX 60000")).await != Reply::ok() {} };
+    tokio::time::timeout(PATIENCE, granted).await.expect("a claim is granted");
+    let ready = get(&admin, "/ready");
+    assert_eq!(ready.status, 200, "{}", ready.body);
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ pub(super) fn voters(shared: &Shared) -> MasterSet {
 
 /// Whether a worker is connected to the master.
 pub(super) fn is_up(shared: &Shared, master: MasterId) -> bool {
-    shared.metrics.iter().any(|metrics| metrics.master(master).is_up.get() > 0)
+    shared.metrics.iter().any(|metrics| metrics.master(master).is_up.holds())
 }
 
 /// Returns one of [`STATES`].

@@ -81,13 +81,14 @@ impl Worker {
             share: Share::of(settings.shard_place(), settings.shards.len()),
             texts: Rc::new(Texts::new(ScriptRules::of(settings), Arc::clone(&shared.residents))),
         };
+        let metrics = Arc::clone(&shared.metrics[index]);
         let masters = (0..settings.masters.len()).map(MasterId::new);
         let link = |master| {
             let (residents, electorate) = (Arc::clone(&shared.residents), Arc::clone(&electorate));
-            Link::new(master, settings, residents, electorate)
+            let up = Arc::clone(&metrics.master(master).is_up);
+            Link::new(master, settings, residents, electorate, up)
         };
         let links = masters.map(link).collect();
-        let metrics = Arc::clone(&shared.metrics[index]);
         let delay = settings.split_vote_delay;
         let slowlog = Arc::clone(&shared.slowlog);
         let engine = Engine::new(rules, delay, links, electorate, Arc::clone(&metrics), slowlog);

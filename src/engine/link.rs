@@ -20,7 +20,7 @@ mod scripts;
 mod stretch;
 mod together;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,6 +41,7 @@ use crate::lua::program::ProgramText;
 use crate::lua::residents::Residents;
 use crate::masters::electorate::Electorate;
 use crate::masters::facts::Facts;
+use crate::metrics::Flag;
 use crate::operation::debts::{Debt, Deferred};
 use crate::operation::request;
 use crate::time::clock;
@@ -100,7 +101,7 @@ pub struct Link {
     max_backlog_bytes: usize,
     residents: Arc<Residents>,
     proofs: Proofs,
-    up: Cell<bool>,
+    up: Arc<Flag>,
     lane: Rc<Lane>,
     state: RefCell<State>,
 }
@@ -138,12 +139,13 @@ struct State {
 }
 
 impl Link {
-    /// Creates a link that is down; [`Link::run`] brings it up.
+    /// Creates a link that is down; [`Link::run`] brings it up. `up` shows others whether it is.
     pub fn new(
         master: MasterId,
         settings: &Settings,
         residents: Arc<Residents>,
         electorate: Arc<Electorate>,
+        up: Arc<Flag>,
     ) -> Rc<Self> {
         let largest = settings.max_request_bytes.saturating_mul(LARGEST_REQUESTS);
         Rc::new(Self {
@@ -156,7 +158,7 @@ impl Link {
             max_backlog_bytes: largest.max(LEAST_BACKLOG_BYTES),
             residents,
             proofs: Proofs::new(master, electorate),
-            up: Cell::new(false),
+            up,
             lane: Rc::default(),
             state: RefCell::default(),
         })
@@ -194,7 +196,7 @@ impl Link {
 
     /// Whether the link is up, so that the master may vote.
     pub fn is_up(&self) -> bool {
-        self.up.get()
+        self.up.holds()
     }
 
     /// Returns the master's own description of itself when the link was last established.
@@ -387,6 +389,6 @@ impl Link {
         let settings = Settings::try_new(masters).expect("one master is enough");
         let residents = Arc::new(Residents::new(1, ScriptRules::of(&settings)));
         let electorate = Arc::new(Electorate::of(&settings));
-        Self::new(MasterId::new(0), &settings, residents, electorate)
+        Self::new(MasterId::new(0), &settings, residents, electorate, Arc::default())
     }
 }

@@ -8,7 +8,8 @@ pub mod errors;
 pub mod histogram;
 pub mod process;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::catalogue::table;
 use crate::decision::quorum::MasterId;
@@ -50,6 +51,23 @@ impl Gauge {
 
     /// Value at the last update.
     pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A state that its owner keeps here, so that every reader sees the present one.
+#[derive(Debug, Default)]
+pub struct Flag(AtomicBool);
+
+impl Flag {
+    /// Sets the state.
+    pub fn set(&self, holds: bool) {
+        self.0.store(holds, Ordering::Relaxed);
+    }
+
+    /// Whether the state holds now.
+    #[inline]
+    pub fn holds(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -163,8 +181,8 @@ pub struct MasterMetrics {
     pub unknown: Count,
     /// Time from the request to the ballot, for all other trusted ballots.
     pub round_trip: Histogram,
-    /// Whether this worker was recently connected to the master.
-    pub is_up: Gauge,
+    /// Whether this worker is connected to the master.
+    pub is_up: Arc<Flag>,
     /// Recent number of releases and similar requests that the master has yet to receive.
     pub deferred: Gauge,
     /// Number of those requests that were given up.

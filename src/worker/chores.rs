@@ -30,7 +30,6 @@ pub(super) async fn look_at_itself(worker: Rc<Worker>) {
         metrics.waiting.set(worker.engine.waiting() as u64);
         for link in worker.engine.links() {
             let master = metrics.master(link.master());
-            master.is_up.set(u64::from(link.is_up()));
             master.deferred.set(link.deferred() as u64);
             master.dropped.set(link.dropped());
             let count = worker.engine.rules().registers.behind.count(link.master()) as u64;
