@@ -79,6 +79,7 @@ impl Worker {
             registers: Rc::default(),
             commands: Transactions::new(ScriptRules::of(settings)).with(&[], None).program,
             share: Share::of(settings.shard_place(), settings.shards.len()),
+            shard: settings.shard_name().map(Rc::from),
             texts: Rc::new(Texts::new(ScriptRules::of(settings), Arc::clone(&shared.residents))),
         };
         let metrics = Arc::clone(&shared.metrics[index]);

@@ -42,6 +42,8 @@ pub struct Rules {
     pub texts: Rc<Texts>,
     /// Keys that the masters serve.
     pub share: Share,
+    /// Name of the shard, if there are several.
+    pub shard: Option<Rc<str>>,
 }
 
 impl Rules {
@@ -112,6 +114,7 @@ impl Rules {
             commands: crate::lua::transactions::for_tests(),
             texts: Rc::new(Texts::new(script_rules, Arc::new(Residents::new(3, script_rules)))),
             share: Share::ALL,
+            shard: None,
         }
     }
 }

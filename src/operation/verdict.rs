@@ -101,19 +101,28 @@ impl Trouble {
 
 /// Returns the error for fewer voters than the quorum: nothing was sent. `why` says what keeps the others from voting.
 pub fn too_few_voters(rules: &Rules, voters: usize, why: &str) -> Reply {
-    let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
+    let (masters, needed) = (all_masters(rules), rules.quorum.needed());
     Reply::error(format!(
-        "CLUSTERDOWN {voters} of {masters} masters can vote and {needed} are needed: \
+        "CLUSTERDOWN {voters} of {masters} can vote and {needed} are needed: \
          check that the masters run and can be reached from the proxy{why}"
     ))
 }
 
 /// Returns the error for too few voters when the missing ones will vote soon.
 pub fn on_probation(rules: &Rules, voters: usize, why: &str) -> Reply {
-    let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
+    let (masters, needed) = (all_masters(rules), rules.quorum.needed());
     Reply::error(format!(
-        "LOADING {voters} of {masters} masters can vote yet and {needed} are needed: try again{why}"
+        "LOADING {voters} of {masters} can vote yet and {needed} are needed: try again{why}"
     ))
+}
+
+/// Returns `3 masters`, or `3 masters of shard NAME`.
+fn all_masters(rules: &Rules) -> String {
+    let masters = rules.quorum.masters();
+    match &rules.shard {
+        Some(name) => format!("{masters} masters of shard {name}"),
+        None => format!("{masters} masters"),
+    }
 }
 
 /// Returns the error of a proxy that does not serve its masters yet: nothing was sent.
@@ -127,18 +136,18 @@ pub fn not_serving(obstacle: &Obstacle) -> Reply {
 
 /// Returns the error if no master is reachable for a request that needs just one: nothing was sent.
 pub fn no_master(rules: &Rules) -> Reply {
-    let masters = rules.quorum.masters();
+    let masters = all_masters(rules);
     Reply::error(format!(
-        "CLUSTERDOWN none of {masters} masters is up: check that the masters run and can be \
+        "CLUSTERDOWN none of {masters} is up: check that the masters run and can be \
          reached from the proxy"
     ))
 }
 
 /// Returns the error if no reachable master has answered: it is unknown whether the request was done.
 pub fn nobody_answered(rules: &Rules) -> Reply {
-    let masters = rules.quorum.masters();
+    let masters = all_masters(rules);
     Reply::error(format!(
-        "CLUSTERDOWN none of {masters} masters answered: check that the masters run and can be \
+        "CLUSTERDOWN none of {masters} answered: check that the masters run and can be \
          reached from the proxy"
     ))
 }
@@ -147,12 +156,11 @@ pub fn nobody_answered(rules: &Rules) -> Reply {
 /// searches for the word `subscribe` in an error. Without it, Redisson waits for its timeout
 /// (`CommandPubSubDecoder.onError`).
 pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
-    let (masters, timeout) =
-        (rules.quorum.masters(), humantime::format_duration(rules.vote_timeout));
+    let (masters, timeout) = (all_masters(rules), humantime::format_duration(rules.vote_timeout));
     Reply::error(match refusal {
         Some(refusal) => format!("CLUSTERDOWN cannot subscribe: a master answered: {refusal}"),
         None => format!(
-            "CLUSTERDOWN cannot subscribe: none of {masters} masters answered within {timeout}: \
+            "CLUSTERDOWN cannot subscribe: none of {masters} answered within {timeout}: \
              check that the masters run and can be reached from the proxy"
         ),
     })
@@ -160,16 +168,16 @@ pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
 
 /// Returns the error if a quorum did not answer in time, or gave conflicting answers.
 fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
-    let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
+    let (masters, needed) = (all_masters(rules), rules.quorum.needed());
     let others = others.described(rules);
     if answered >= needed {
         return Reply::error(format!(
-            "CLUSTERDOWN {answered} of {masters} masters answered {others}, which does not show \
+            "CLUSTERDOWN {answered} of {masters} answered {others}, which does not show \
              whether the command took effect: try again"
         ));
     }
     Reply::error(format!(
-        "CLUSTERDOWN {answered} of {masters} masters answered {others}, and {needed} are \
+        "CLUSTERDOWN {answered} of {masters} answered {others}, and {needed} are \
          needed: check that the masters run and can be reached from the proxy"
     ))
 }
@@ -177,14 +185,14 @@ fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
 /// Returns the error for a quorum of answers that is not enough to decide without the others, or if too few have
 /// answered yet.
 pub fn undecided(rules: &Rules, answered: usize) -> Reply {
-    let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
+    let (masters, needed) = (all_masters(rules), rules.quorum.needed());
     if answered < needed {
         return Reply::error(format!(
-            "TRYAGAIN {answered} of {masters} masters answered in time and {needed} are needed: try again"
+            "TRYAGAIN {answered} of {masters} answered in time and {needed} are needed: try again"
         ));
     }
     Reply::error(format!(
-        "TRYAGAIN {answered} of {masters} masters answered and no majority of them agrees: try again"
+        "TRYAGAIN {answered} of {masters} answered and no majority of them agrees: try again"
     ))
 }
 
