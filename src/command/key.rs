@@ -27,7 +27,7 @@ pub(super) fn kind(caller: &Caller, args: Args<'_>) -> Outcome {
 /// `GETRANGE key start end`
 pub(super) fn getrange(caller: &Caller, args: Args<'_>) -> Outcome {
     let range = ValueRange::parse(args)?;
-    read(caller, args, Question::Range(range))
+    read(caller, args, Question::Range(Box::new(range)))
 }
 
 /// `MGET key...`

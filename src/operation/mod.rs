@@ -222,6 +222,9 @@ pub struct Operation {
     pub kind: Kind,
 }
 
+// It is moved from layer to layer: compilers copy up to this size without a call.
+const _: () = assert!(size_of::<Operation>() <= 128);
+
 impl Operation {
     fn on<'a>(&'a self, rules: &'a Rules) -> On<'a> {
         On { rules, db: self.db, key: &self.key }

@@ -26,14 +26,14 @@ use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
 
 /// The client's question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// `GET`
     Value,
     /// `MGET`: like `GET`, but nil for other types.
     ValueOrNil,
     /// `GETRANGE`.
-    Range(ValueRange),
+    Range(Box<ValueRange>),
     /// `STRLEN`
     Length,
     /// `EXISTS`, `TOUCH`
@@ -235,7 +235,7 @@ impl Read {
         use Question as Q;
         let mut numbers = [Number::default(), Number::default()];
         let mut words: Vec<&[u8]> = vec![self.question.verb(), key];
-        if let Q::Range(range) = self.question {
+        if let Q::Range(range) = &self.question {
             let [start, end] = &mut numbers;
             words.extend([start.digits(range.start()), end.digits(range.end())]);
         }
@@ -366,11 +366,11 @@ pub(super) fn string_seen(
 
 impl Question {
     /// Whether the question concerns a string's value.
-    fn is_of_string(self) -> bool {
-        matches!(self, Self::Value | Self::ValueOrNil | Self::Range(_) | Self::Length)
+    fn is_of_string(&self) -> bool {
+        matches!(&self, Self::Value | Self::ValueOrNil | Self::Range(_) | Self::Length)
     }
 
-    fn verb(self) -> &'static [u8] {
+    fn verb(&self) -> &'static [u8] {
         match self {
             Self::Value | Self::ValueOrNil => b"GET",
             Self::Range(_) => b"GETRANGE",
@@ -384,7 +384,7 @@ impl Question {
         }
     }
 
-    fn nothing(self) -> Reply {
+    fn nothing(&self) -> Reply {
         match self {
             Self::Value | Self::ValueOrNil => Reply::Nil,
             Self::Range(..) => Reply::bulk(Bytes::new()),
@@ -394,7 +394,7 @@ impl Question {
         }
     }
 
-    fn something(self, rules: &Rules, held: &Held, left_ms: i64) -> Reply {
+    fn something(&self, rules: &Rules, held: &Held, left_ms: i64) -> Reply {
         let value = &held.value;
         match self {
             Self::Exists => Reply::Int(1),

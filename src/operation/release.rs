@@ -41,34 +41,31 @@ impl Replies {
 #[derive(Debug)]
 pub struct Release {
     token: Box<[u8]>,
-    /// The tag under which this worker granted the lease.
-    known: Option<Tag>,
     replies: Answers<Replies>,
     sent: Option<Box<Sent>>,
-    /// The largest remaining TTL that masters reported when they deleted the key; -1: no expiry.
-    left_ms: i64,
-    /// Whether a master has deleted it.
-    has_begun: bool,
-    /// Masters on which the key is no lease.
-    others: MasterSet,
     trouble: Trouble,
 }
 
 #[derive(Debug)]
 struct Sent {
     decision: decision::Release,
+    /// The tag under which this worker granted the lease.
+    known: Option<Tag>,
     voters: MasterSet,
     since: Instant,
     shown: Shown,
+    /// The largest remaining TTL that masters reported when they deleted the key; -1: no expiry.
+    left_ms: i64,
+    /// Whether a master has deleted it.
+    has_begun: bool,
+    /// Masters on which the key is no lease.
+    others: MasterSet,
 }
 
 impl Release {
     /// Creates a release of the lock held by `token`.
     pub fn new(token: Box<[u8]>, replies: Answers<Replies>) -> Self {
-        let trouble = Trouble::default();
-        let others = MasterSet::EMPTY;
-        let (known, left_ms, has_begun) = (None, 0, false);
-        Self { token, known, replies, sent: None, left_ms, has_begun, others, trouble }
+        Self { token, replies, sent: None, trouble: Trouble::default() }
     }
 
     fn encode_delete(&self, key: &[u8], tag: Tag, form: Form, out: &mut Vec<u8>) {
@@ -98,13 +95,14 @@ impl Release {
     }
 
     fn is_other(&self) -> bool {
-        !self.others.is_empty()
+        self.sent.as_ref().is_some_and(|sent| !sent.others.is_empty())
     }
 
     /// Whether too few masters hold the lease about to be deleted, and a register may have taken its place.
     fn is_doubtful(&self, rules: &Rules, holding: usize) -> bool {
-        let is_untold = self.sent.as_ref().is_some_and(|sent| sent.shown.is_untold());
-        self.is_other() && is_untold && self.known.is_none() && holding < rules.quorum.needed()
+        let is_guess = |sent: &Sent| sent.shown.is_untold() && sent.known.is_none();
+        let is_guess = self.sent.as_deref().is_some_and(is_guess);
+        self.is_other() && is_guess && holding < rules.quorum.needed()
     }
 
     fn delete(&mut self, deletes: Vec<(MasterId, Tag)>) -> Next {
@@ -144,14 +142,16 @@ impl Behaviour for Release {
             sent.shown.look_again();
             return sent.decision.ask(asked.all, at);
         }
-        self.known = rules.leases.take(db, key, &self.token);
-        let decision = match self.known {
+        let known = rules.leases.take(db, key, &self.token);
+        let decision = match known {
             Some(tag) => decision::Release::known(rules.terms(asked.patience), tag, asked.all, at),
             None => decision::Release::new(rules.terms(asked.patience), asked.all, at),
         };
         // A known tag needs no look.
-        let shown = Shown::new(self.known.map_or(MasterSet::EMPTY, |_| asked.all));
-        self.sent = Some(Box::new(Sent { decision, voters, since: now, shown }));
+        let shown = Shown::new(known.map_or(MasterSet::EMPTY, |_| asked.all));
+        let (since, left_ms, has_begun, others) = (now, 0, false, MasterSet::EMPTY);
+        let sent = Sent { decision, known, voters, since, shown, left_ms, has_begun, others };
+        self.sent = Some(Box::new(sent));
     }
 
     fn round(&self) -> u8 {
@@ -183,15 +183,15 @@ impl Behaviour for Release {
         if let Some(Answer::Error(error)) = answer {
             self.trouble.remember(error);
         }
-        if let Some(Answer::Int(left_ms @ -1..)) = answer {
-            self.left_ms = longer(self.left_ms, *left_ms);
-            self.has_begun = true;
-        }
         let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if let Some(Answer::Int(left_ms @ -1..)) = answer {
+            sent.left_ms = longer(sent.left_ms, *left_ms);
+            sent.has_begun = true;
+        }
         // Masters that may not vote receive the release again at the end.
         let answer = answer.filter(|_| sent.voters.contains(master));
         if let Some(Answer::Simple(STAMPED)) = answer {
-            self.others.insert(master);
+            sent.others.insert(master);
         }
         let at = rules.at(now);
         let step = match sent.shown.is_look(master, round) {
@@ -213,7 +213,7 @@ impl Behaviour for Release {
 
     /// Whether a master has deleted its copy.
     fn has_begun(&self) -> bool {
-        self.has_begun
+        self.sent.as_ref().is_some_and(|sent| sent.has_begun)
     }
 
     /// Returns the program to run if the key is no lease.
@@ -227,8 +227,8 @@ impl Behaviour for Release {
         let sent = self.sent.as_ref()?;
         let owed = sent.decision.owed().filter(|owed| owed.attempt != Tag::NONE.attempt)?;
         // The claim of a lease that this worker granted was sent earlier on the same links.
-        let later = if self.known.is_some() { MasterSet::EMPTY } else { owed.later };
-        let end = rules.end_of_release(sent.since, self.left_ms);
+        let later = if sent.known.is_some() { MasterSet::EMPTY } else { owed.later };
+        let end = rules.end_of_release(sent.since, sent.left_ms);
         Some(Owed { attempt: owed.attempt, now: owed.now, later, end })
     }
 

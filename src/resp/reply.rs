@@ -4,6 +4,7 @@
 //! separate null) are flattened here, like Redis's `addReply...` family in `networking.c` does.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -65,6 +66,9 @@ pub enum Reply {
     Encoded(Encoded),
 }
 
+// Long lists consist of these.
+const _: () = assert!(size_of::<Reply>() <= 40);
+
 /// State of one command of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
@@ -86,7 +90,10 @@ impl Done {
 
 /// A reply encoded in advance for both protocols, so that long constant replies are built only once.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Encoded {
+pub struct Encoded(Arc<Encodings>);
+
+#[derive(Debug, PartialEq)]
+struct Encodings {
     resp2: Bytes,
     resp3: Bytes,
 }
@@ -99,18 +106,19 @@ impl Encoded {
             reply.encode(protocol, &mut out);
             out.into_bytes()
         };
-        Self { resp2: encoded(Protocol::Resp2), resp3: encoded(Protocol::Resp3) }
+        let (resp2, resp3) = (encoded(Protocol::Resp2), encoded(Protocol::Resp3));
+        Self(Arc::new(Encodings { resp2, resp3 }))
     }
 
     /// Returns the length of the longer of the two encodings.
     pub fn longest(&self) -> usize {
-        self.resp2.len().max(self.resp3.len())
+        self.0.resp2.len().max(self.0.resp3.len())
     }
 
     fn bytes(&self, protocol: Protocol) -> &Bytes {
         match protocol {
-            Protocol::Resp2 => &self.resp2,
-            Protocol::Resp3 => &self.resp3,
+            Protocol::Resp2 => &self.0.resp2,
+            Protocol::Resp3 => &self.0.resp3,
         }
     }
 }
