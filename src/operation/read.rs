@@ -367,7 +367,7 @@ pub(super) fn string_seen(
 impl Question {
     /// Whether the question concerns a string's value.
     fn is_of_string(&self) -> bool {
-        matches!(&self, Self::Value | Self::ValueOrNil | Self::Range(_) | Self::Length)
+        matches!(self, Self::Value | Self::ValueOrNil | Self::Range(_) | Self::Length)
     }
 
     fn verb(&self) -> &'static [u8] {

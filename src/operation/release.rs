@@ -49,8 +49,8 @@ pub struct Release {
 #[derive(Debug)]
 struct Sent {
     decision: decision::Release,
-    /// The tag under which this worker granted the lease.
-    known: Option<Tag>,
+    /// Whether this worker granted the lease, and so knew its tag.
+    is_own: bool,
     voters: MasterSet,
     since: Instant,
     shown: Shown,
@@ -100,9 +100,10 @@ impl Release {
 
     /// Whether too few masters hold the lease about to be deleted, and a register may have taken its place.
     fn is_doubtful(&self, rules: &Rules, holding: usize) -> bool {
-        let is_guess = |sent: &Sent| sent.shown.is_untold() && sent.known.is_none();
-        let is_guess = self.sent.as_deref().is_some_and(is_guess);
-        self.is_other() && is_guess && holding < rules.quorum.needed()
+        let is_guess = |sent: &Sent| sent.shown.is_untold() && !sent.is_own;
+        self.is_other()
+            && self.sent.as_deref().is_some_and(is_guess)
+            && holding < rules.quorum.needed()
     }
 
     fn delete(&mut self, deletes: Vec<(MasterId, Tag)>) -> Next {
@@ -149,8 +150,9 @@ impl Behaviour for Release {
         };
         // A known tag needs no look.
         let shown = Shown::new(known.map_or(MasterSet::EMPTY, |_| asked.all));
-        let (since, left_ms, has_begun, others) = (now, 0, false, MasterSet::EMPTY);
-        let sent = Sent { decision, known, voters, since, shown, left_ms, has_begun, others };
+        let (is_own, since) = (known.is_some(), now);
+        let (left_ms, has_begun, others) = (0, false, MasterSet::EMPTY);
+        let sent = Sent { decision, is_own, voters, since, shown, left_ms, has_begun, others };
         self.sent = Some(Box::new(sent));
     }
 
@@ -227,7 +229,7 @@ impl Behaviour for Release {
         let sent = self.sent.as_ref()?;
         let owed = sent.decision.owed().filter(|owed| owed.attempt != Tag::NONE.attempt)?;
         // The claim of a lease that this worker granted was sent earlier on the same links.
-        let later = if sent.known.is_some() { MasterSet::EMPTY } else { owed.later };
+        let later = if sent.is_own { MasterSet::EMPTY } else { owed.later };
         let end = rules.end_of_release(sent.since, sent.left_ms);
         Some(Owed { attempt: owed.attempt, now: owed.now, later, end })
     }
