@@ -134,11 +134,11 @@ impl Engine {
             then @ (Then::Ask | Then::TakeOn) => match (self.widened_for_too_long(flight), then) {
                 (Some(reply), _) => self.reply(flight, reply, turn::End::Lost),
                 (None, Then::TakeOn) => self.take_on(flight),
-                (None, _) => self.ask(flight),
+                (None, _) => self.ask(flight, &self.panel()),
             },
             Then::Become(kind) => {
                 flight.operation.kind = *kind;
-                self.ask(flight);
+                self.ask(flight, &self.panel());
             }
             Then::Tell(masters) => self.tell(flight, masters),
             Then::Pause => self.pause(flight),

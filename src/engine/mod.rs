@@ -1,7 +1,8 @@
 //! Drives operations: sends their rounds, passes them the masters' answers, delivers their replies.
 //!
 //! * `flight`: an operation from its start until its last frame is answered;
-//! * `rounds` sends its requests, `answers` processes the answers, `replies` answers its client; `deadlines`, `pauses`;
+//! * `panel`: the masters that are asked; `rounds` sends requests to them, `answers` processes the answers, `replies`
+//!   answers the client; `deadlines`, `pauses`;
 //! * `turns`: operations on one key run one after the other; `fair_waiting`: claims of clients that poll for a held key;
 //! * [`link`]: the pipelined connection of a worker to a master; [`lane`]: a second one, for large answers;
 //! * [`sequential`]: requests that go to one master after the other;
@@ -21,6 +22,7 @@ pub mod lane;
 mod lane_questions;
 pub mod link;
 mod newer_roster;
+mod panel;
 mod pauses;
 mod proof;
 pub mod reader;
@@ -61,9 +63,13 @@ use crate::operation::{Behaviour, Kind, Operation, Rules, verdict};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 use deadlines::Deadlines;
-use flight::{Flights, OperationId};
+use flight::{Flight, Flights, OperationId};
 use granted::Later;
+use panel::Panel;
 use stopwatch::Stopwatch;
+
+/// Maximum operations that start together: their requests wait for each other.
+const MOST_BEGUN: usize = 32;
 
 /// All operations of one worker, and their shared state.
 pub struct Engine {
@@ -90,6 +96,8 @@ pub struct Engine {
     announcements: RefCell<Vec<Message>>,
     /// The engine of the first shard, on whose masters all messages are published, unless this is it.
     publisher: OnceCell<Rc<Self>>,
+    /// Operations that start together ([`Engine::start_begun`]).
+    begun: RefCell<Vec<Box<Flight>>>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
     later: RefCell<Later>,
@@ -124,6 +132,7 @@ impl Engine {
             changes: Rc::default(),
             announcements: RefCell::default(),
             publisher: OnceCell::new(),
+            begun: RefCell::default(),
             ready: RefCell::default(),
             later: RefCell::default(),
             rules,
@@ -189,19 +198,50 @@ impl Engine {
     /// Starts `operation` on the key with this [`Engine::fingerprint`]. Its reply goes to `target`, possibly before
     /// this returns.
     pub fn start(self: &Rc<Self>, operation: Operation, key: u64, target: Target) {
+        self.begin(operation, key, target);
+        self.start_begun();
+    }
+
+    /// Begins an operation that starts with others, at the next [`Engine::start_begun`] at the latest.
+    ///
+    /// Requests that arrive together are all read, and then all started. So the processor's caches need to hold the
+    /// code of one of the two at a time, and all have the same panel.
+    pub fn begin(self: &Rc<Self>, operation: Operation, key: u64, target: Target) {
         if operation.kind.has_too_many_keys() {
             return target.deliver(verdict::too_many_keys());
         }
         if self.is_elsewhere(&operation) {
             return target.deliver(error::CROSS_SLOT);
         }
-        let turn = operation.kind.turn();
         let mut flight = self.flights.begin(operation, target);
-        flight.turn = turn.as_ref().map(|_| key);
+        flight.turn = flight.operation.kind.turn().map(|_| key);
+        let mut begun = self.begun.borrow_mut();
+        begun.push(flight);
+        if begun.len() == MOST_BEGUN {
+            drop(begun);
+            self.start_begun();
+        }
+    }
+
+    /// Starts what has begun.
+    pub fn start_begun(self: &Rc<Self>) {
+        let mut begun = std::mem::take(&mut *self.begun.borrow_mut());
+        if begun.is_empty() {
+            return;
+        }
+        let panel = self.panel();
+        for flight in begun.drain(..) {
+            self.start_flight(flight, &panel);
+        }
+        // Its memory is used again.
+        *self.begun.borrow_mut() = begun;
+        self.start_ready();
+    }
+
+    fn start_flight(self: &Rc<Self>, mut flight: Box<Flight>, panel: &Panel) {
         if !self.waits_to_ask(&mut flight) {
-            let enter = |kind| self.turns.borrow_mut().enter(key, flight.id, kind);
-            match turn.map_or(turn::Entry::Now, enter) {
-                turn::Entry::Now => self.take_turns(&mut flight),
+            match self.enter_turn(&flight) {
+                turn::Entry::Now => self.take_turns(&mut flight, panel),
                 turn::Entry::Wait => self.waits_since_now(&mut flight),
                 turn::Entry::Full => {
                     flight.turn = None;
@@ -210,7 +250,13 @@ impl Engine {
             }
         }
         self.put_back(flight);
-        self.start_ready();
+    }
+
+    fn enter_turn(&self, flight: &Flight) -> turn::Entry {
+        match (flight.turn, flight.operation.kind.turn()) {
+            (Some(key), Some(kind)) => self.turns.borrow_mut().enter(key, flight.id, kind),
+            _ => turn::Entry::Now,
+        }
     }
 
     /// Whether another shard serves a key of the operation. Whatever a request looks like, masters see no such key.
@@ -276,5 +322,31 @@ mod tests {
         let reply = engine.run(Operation { db: 0, key: Box::default(), kind }, 0);
         assert_eq!(engine.in_flight(), 0, "it has been sent before anybody awaits it");
         assert_eq!(reply.await, verdict::too_few_voters(engine.rules(), 0, ""));
+    }
+
+    #[tokio::test]
+    async fn what_has_begun_waits_for_what_comes_with_it_but_not_for_too_much() {
+        let engine = engine();
+        let mut replies = Vec::new();
+        let mut begin = |engine: &Rc<Engine>| {
+            let (target, reply) = Target::task();
+            let kind = Kind::Everywhere(Box::default());
+            engine.begin(Operation { db: 0, key: Box::default(), kind }, 0, target);
+            replies.push(reply);
+        };
+        for begun in 1..MOST_BEGUN {
+            begin(&engine);
+            assert_eq!(engine.in_flight(), begun);
+        }
+        begin(&engine);
+        assert_eq!(engine.in_flight(), 0, "enough has begun");
+        begin(&engine);
+        assert_eq!(engine.in_flight(), 1);
+        engine.start_begun();
+        assert_eq!(engine.in_flight(), 0);
+        for reply in replies {
+            let reply = reply.await.expect("a reply to each");
+            assert_eq!(reply, verdict::too_few_voters(engine.rules(), 0, ""));
+        }
     }
 }

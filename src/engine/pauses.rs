@@ -30,7 +30,7 @@ impl Engine {
             match engine.end_of_patience(flight, now) {
                 Some(next) => engine.act(flight, next),
                 None if engine.may_be_told_later(flight, now) => engine.pause(flight),
-                None => engine.ask(flight),
+                None => engine.ask(flight, &engine.panel()),
             }
         });
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::Engine;
 use super::flight::Flight;
 use super::link::{Link, Waiting};
+use super::panel::Panel;
 use crate::decision::quorum::{MasterSet, turn};
 use crate::operation::request::Form;
 use crate::operation::{Asked, Behaviour, Sent, verdict};
@@ -12,27 +13,23 @@ use crate::resp::reply::Reply;
 use crate::time::clock;
 
 impl Engine {
-    /// Sends the current round to all reachable masters, even those whose ballots do not count: they must learn of the
-    /// change. Sends nothing if there are too few voters.
-    pub(super) fn ask(&self, flight: &mut Flight) {
-        let term = self.term();
-        let asked = self.reachable().without(term.strangers());
-        let voters = asked.and(term.voters());
+    /// Sends the current round to the masters of the panel. Sends nothing if there are too few voters.
+    pub(super) fn ask(&self, flight: &mut Flight, panel: &Panel) {
+        let Panel { term, asked, voters, now, .. } = panel;
+        let (asked, voters, now) = (*asked, *voters, *now);
         if let Some(reply) = self.too_few(flight.operation.kind.needs_quorum(), asked, voters) {
             let reply = flight.operation.kind.as_known(reply);
             return self.reply(flight, reply, turn::End::Lost);
         }
         self.asks_as_poller(flight);
-        self.rules.registers.see_flushes(self.links.iter().map(|link| link.flushed()).sum());
         let db = flight.operation.db;
-        let flush = self.links.iter().map(|link| link.last_flush(db)).max();
-        let Some(poll) = flight.poll_in(&term, flush.unwrap_or_default()) else {
+        let Some(poll) = flight.poll_in(term, self.last_flush(panel, db)) else {
             let reply = verdict::undecided(&self.rules, 0);
             return self.reply(flight, reply, turn::End::Lost);
         };
         let mut request = self.scratch.borrow_mut();
         request.clear();
-        let (now, asked_us) = (clock::now(), self.stopwatch.us());
+        let asked_us = self.stopwatch.us();
         let end = now + self.rules.vote_timeout;
         let last = *flight.last.get_or_insert(now + self.rules.patience);
         // Every round that is sent gets at least one vote timeout.
@@ -51,10 +48,10 @@ impl Engine {
             (Waiting { operation: flight.id, round }, flight.operation.kind.sent());
         for link in asked.iter().map(|master| &self.links[master.index()]) {
             match &sent {
-                Sent::Parts(parts) => link.send_parts(*parts, db, &request, waiting, &term),
-                Sent::Together(member) => link.send_together(member, db, &request, waiting, &term),
-                Sent::Program(program) => link.send_program(program, db, &request, waiting, &term),
-                Sent::Alone => link.send(db, &request, waiting, &term),
+                Sent::Parts(parts) => link.send_parts(*parts, db, &request, waiting, term),
+                Sent::Together(member) => link.send_together(member, db, &request, waiting, term),
+                Sent::Program(program) => link.send_program(program, db, &request, waiting, term),
+                Sent::Alone => link.send(db, &request, waiting, term),
             }
         }
         self.deadlines.push(end, flight.id, round);

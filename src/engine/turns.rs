@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::flight::{Flight, OperationId};
+use super::panel::Panel;
 use crate::client::outbox::Target;
 use crate::decision::quorum::turn;
 use crate::operation::{Behaviour, verdict};
@@ -14,7 +15,7 @@ use crate::time::clock;
 impl Engine {
     /// Asks the masters once the operation has the turns on all its keys. Turns are taken one after the other, always
     /// in the same order, so that no two operations wait for each other.
-    pub(super) fn take_turns(self: &Rc<Self>, flight: &mut Flight) {
+    pub(super) fn take_turns(self: &Rc<Self>, flight: &mut Flight, panel: &Panel) {
         while let Some(key) = flight.operation.kind.turns().get(flight.turns).copied() {
             let entry = self.turns.borrow_mut().enter(key, flight.id, turn::TurnKind::Alone);
             match entry {
@@ -23,14 +24,14 @@ impl Engine {
                 turn::Entry::Full => return self.turn_away(flight),
             }
         }
-        self.ask_once_told(flight);
+        self.ask_once_told(flight, panel);
     }
 
     /// Asks the masters. A program on several keys first waits for masters that have yet to confirm that they hold the
     /// state on which it runs.
-    fn ask_once_told(self: &Rc<Self>, flight: &mut Flight) {
+    fn ask_once_told(self: &Rc<Self>, flight: &mut Flight, panel: &Panel) {
         let places = flight.operation.waits_for_holders(&self.rules).map(<[_]>::to_vec);
-        let Some(places) = places else { return self.ask(flight) };
+        let Some(places) = places else { return self.ask(flight, panel) };
         self.waits_since_now(flight);
         let (registers, longest) = (Rc::clone(&self.rules.registers), self.rules.wait_for_all());
         let told = async move {
@@ -40,7 +41,9 @@ impl Engine {
                 registers.miss(registers.awaited(&places));
             }
         };
-        self.pause_until(flight, told, |engine, flight, _| engine.ask(flight));
+        self.pause_until(flight, told, |engine, flight, _| {
+            engine.ask(flight, &engine.panel());
+        });
     }
 
     /// Continues a request for a lease as a program, because the key is no lease. If it has the turn on the key, the
@@ -51,7 +54,7 @@ impl Engine {
         flight.turns = usize::from(flight.turn.take().is_some());
         // Reset as before the first round: the operation is waiting for a turn again.
         flight.deadline = None;
-        self.take_turns(flight);
+        self.take_turns(flight, &self.panel());
     }
 
     /// Takes the turns on keys that a program has reached, along with those that it had. The latter are given back
@@ -64,7 +67,7 @@ impl Engine {
         // Reset as before the first round: the operation is waiting for a turn again.
         flight.deadline = None;
         self.leave_turns(held, false);
-        self.take_turns(flight);
+        self.take_turns(flight, &self.panel());
     }
 
     /// Continues an operation whose turn has come, unless its client has gone or its patience has passed.
@@ -78,7 +81,7 @@ impl Engine {
             let reply = flight.operation.kind.as_known(verdict::waited_in_line());
             return self.reply(flight, reply, turn::End::Done);
         }
-        self.take_turns(flight);
+        self.take_turns(flight, &self.panel());
     }
 
     pub(super) fn turn_away(&self, flight: &mut Flight) {

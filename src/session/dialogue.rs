@@ -82,6 +82,9 @@ impl Dialogue {
         let action = command::prepare(&mut self.caller, args);
         let is_watched = self.caller.worker.registry().monitors().any();
         let is_shown = is_watched && !self.is_shown_by_data(&action);
+        if !matches!(action, Action::Start(_)) {
+            self.start_begun();
+        }
         let is_done = match action {
             Action::Later => false,
             Action::Rest(until) => {
@@ -188,8 +191,13 @@ impl Dialogue {
         if operation.kind.has_own_part() {
             self.caller.outbox.executes();
         }
-        self.caller.worker.engine().start(operation, ticket.key, target);
+        self.caller.worker.engine().begin(operation, ticket.key, target);
         true
+    }
+
+    /// Starts the operations that have begun.
+    pub(super) fn start_begun(&self) {
+        self.caller.home.clusters().for_each(|worker| worker.engine().start_begun());
     }
 
     /// Continues an `EXEC`, and starts it when all its commands have been checked.
@@ -198,7 +206,10 @@ impl Dialogue {
         match planning.go_on(&mut self.caller, time) {
             Ok(None) => self.planning = Some((planning, bytes)),
             // No other request has been started since, so it need not wait.
-            Ok(Some(operation)) => _ = self.start(operation, bytes),
+            Ok(Some(operation)) => {
+                self.start(operation, bytes);
+                self.start_begun();
+            }
             Err(refused) => self.caller.answer(refused),
         }
     }

@@ -293,6 +293,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
                 }
             }
         }
+        self.dialogue.start_begun();
         if self.dialogue.passing.is_some() && self.dialogue.closing {
             done = bytes.len();
         }
