@@ -7,6 +7,7 @@
 //!
 //! Swaps (`GETSET`, `INCR`, ...) wait for their turn as well, but never share a result.
 
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{HashMap, VecDeque};
 
 /// Maximum waiters per key. More are asked to try again, which bounds memory.
@@ -58,16 +59,25 @@ pub struct Concerned<T> {
 /// claim on one of them may be refused needlessly; that is the safe side.
 #[derive(Debug)]
 pub struct Turns<T> {
-    keys: HashMap<u64, Turn<T>, foldhash::fast::RandomState>,
+    /// A key in use has a line only once somebody has waited for it: thousands of keys then take little of the
+    /// processor's cache.
+    keys: HashMap<u64, Option<Box<Line<T>>>, foldhash::fast::RandomState>,
 }
 
+/// Those that wait for one key.
 #[derive(Debug)]
-struct Turn<T> {
+struct Line<T> {
     waiting: VecDeque<(T, TurnKind)>,
     /// Number of claims among `waiting`.
     claims: usize,
     /// Number of those in `waiting` that were there when the current turn began.
     at_start: usize,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), claims: 0, at_start: 0 }
+    }
 }
 
 impl<T> Default for Turns<T> {
@@ -79,39 +89,47 @@ impl<T> Default for Turns<T> {
 impl<T> Turns<T> {
     /// Requests a turn on `key` for `who`.
     pub fn enter(&mut self, key: u64, who: T, kind: TurnKind) -> Entry {
-        use std::collections::hash_map::Entry::{Occupied, Vacant};
-        match self.keys.entry(key) {
+        let line = match self.keys.entry(key) {
             Vacant(free) => {
-                free.insert(Turn { waiting: VecDeque::new(), claims: 0, at_start: 0 });
-                Entry::Now
+                free.insert(None);
+                return Entry::Now;
             }
-            Occupied(turn) if turn.get().waiting.len() >= MAX_WAITERS => Entry::Full,
-            Occupied(mut turn) => {
-                let turn = turn.get_mut();
-                turn.claims += usize::from(kind == TurnKind::Claim);
-                turn.waiting.push_back((who, kind));
-                Entry::Wait
-            }
+            Occupied(turn) => turn.into_mut().get_or_insert_default(),
+        };
+        if line.waiting.len() >= MAX_WAITERS {
+            return Entry::Full;
         }
+        line.claims += usize::from(kind == TurnKind::Claim);
+        line.waiting.push_back((who, kind));
+        Entry::Wait
     }
 
     /// Ends the current turn on `key`.
     pub fn leave(&mut self, key: u64, end: End) -> Concerned<T> {
-        let Some(turn) = self.keys.get_mut(&key) else {
-            return Concerned { sharing: Vec::new(), next: None };
+        let nobody = Concerned { sharing: Vec::new(), next: None };
+        let Occupied(mut turn) = self.keys.entry(key) else { return nobody };
+        let Some(line) = turn.get_mut() else {
+            turn.remove();
+            return nobody;
         };
-        let sharing = turn.share(end);
-        let Some((next, kind)) = turn.waiting.pop_front() else {
-            self.keys.remove(&key);
-            return Concerned { sharing, next: None };
-        };
-        turn.claims -= usize::from(kind == TurnKind::Claim);
-        turn.at_start = turn.waiting.len();
-        Concerned { sharing, next: Some(next) }
+        let concerned = line.ends(end);
+        if concerned.next.is_none() {
+            turn.remove();
+        }
+        concerned
     }
 }
 
-impl<T> Turn<T> {
+impl<T> Line<T> {
+    /// Ends the current turn, and begins that of the next.
+    fn ends(&mut self, end: End) -> Concerned<T> {
+        let sharing = self.share(end);
+        let next = self.waiting.pop_front();
+        self.claims -= usize::from(matches!(next, Some((_, TurnKind::Claim))));
+        self.at_start = self.waiting.len();
+        Concerned { sharing, next: next.map(|(who, _)| who) }
+    }
+
     fn share(&mut self, end: End) -> Vec<T> {
         let within = match end {
             End::Granted => self.waiting.len(),
