@@ -229,9 +229,22 @@ impl Link {
     /// Appends an encoded request for database `db`, whose reply will be passed to the engine. It counts as a vote only
     /// if the master votes in this `term` and proves it.
     pub fn send(&self, db: u32, request: &[u8], waiting: Waiting, term: &Rc<Term>) {
-        let is_due = term.proof(self.master, db).is_some() && self.votes_in(term);
-        let expected = Expected::Operation { waiting, is_due };
-        self.append(db, request, 0, expected, Some(term).filter(|_| is_due));
+        if !self.goes_on(db, request, waiting, term) {
+            self.send_parts(0, db, request, waiting, term);
+        }
+    }
+
+    /// Appends a request to the open stretch, if it belongs there, as most do.
+    fn goes_on(&self, db: u32, request: &[u8], waiting: Waiting, term: &Rc<Term>) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        let is_open = state.open.as_ref().is_some_and(|open| Rc::ptr_eq(open, term));
+        if !is_open || state.db != db || state.gathered.is_some() {
+            return false;
+        }
+        state.out.extend_from_slice(request);
+        state.expected.push_back(Expected::Operation { waiting, is_due: true });
+        self.is_to_be_written(state);
+        true
     }
 
     /// Like [`Link::send`], for a transaction with `parts` replies before its last one.
