@@ -17,12 +17,8 @@ use crate::time::clock::{self, Instant};
 impl Engine {
     /// Returns whether a new claim waits for the key before it asks the masters: its client polls, and the key is held.
     pub(super) fn waits_to_ask(&self, flight: &mut Flight) -> bool {
-        if self.pollers.borrow().is_empty() {
-            return false;
-        }
-        let (Some(key), Some(poller)) = (flight.turn, self.poller(&flight.operation)) else {
-            return false;
-        };
+        let Some(key) = flight.turn.filter(|key| self.has_pollers(*key)) else { return false };
+        let Some(poller) = self.poller(&flight.operation) else { return false };
         let (now, id) = (self.polled_at(), flight.id);
         let waits = self.wait_begins(flight, |pollers| pollers.arrives(key, poller, id, now));
         if waits {
@@ -49,7 +45,7 @@ impl Engine {
     #[inline]
     pub(super) fn asks_as_poller(&self, flight: &Flight) {
         if let Some(key) = flight.turn
-            && !self.pollers.borrow().is_empty()
+            && self.has_pollers(key)
         {
             self.pollers.borrow_mut().asks(key);
         }
@@ -57,8 +53,7 @@ impl Engine {
 
     /// Notes the reply to a claim, so that its client is known as a poller if the key is held.
     pub(super) fn note_poll(&self, operation: &Operation, key: u64, reply: &Reply, end: turn::End) {
-        let is_unknown = self.pollers.borrow().is_empty();
-        if reply.is_error() || (is_unknown && end != turn::End::Lost) {
+        if reply.is_error() || (end != turn::End::Lost && !self.has_pollers(key)) {
             return;
         }
         let Some(poller) = self.poller(operation) else { return };
@@ -75,7 +70,7 @@ impl Engine {
 
     /// Ends the waiting of claims that need not wait any longer, now that a turn on their key has ended.
     pub(super) fn end_waits(&self, key: u64, reply: &Reply, end: turn::End) {
-        if self.pollers.borrow().is_empty() {
+        if !self.has_pollers(key) {
             return;
         }
         let outcome = match end {
@@ -85,6 +80,11 @@ impl Engine {
         };
         let ended = self.pollers.borrow_mut().answered(key, outcome, self.polled_at());
         self.end(ended);
+    }
+
+    #[inline]
+    fn has_pollers(&self, key: u64) -> bool {
+        self.pollers.borrow().knows(key)
     }
 
     /// Whether claims may wait for a key that this operation gives back.

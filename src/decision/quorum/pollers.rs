@@ -107,6 +107,12 @@ impl<T: Copy + PartialEq> Pollers<T> {
         self.keys.is_empty()
     }
 
+    /// Whether the key has pollers, or had some lately.
+    #[inline]
+    pub fn knows(&self, key: u64) -> bool {
+        !self.keys.is_empty() && self.keys.contains_key(&key)
+    }
+
     /// Returns the number of waiting claims.
     pub fn waiting(&self) -> usize {
         self.keys.values().map(|key| key.waiting.len()).sum()
