@@ -107,7 +107,7 @@ fn check_options(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
         },
         _ => return Ok(()),
     };
-    if args.iter().skip(first).any(is_cut_option) { Err(error::SYNTAX) } else { Ok(()) }
+    if args.from(first).iter().any(is_cut_option) { Err(error::SYNTAX) } else { Ok(()) }
 }
 
 #[inline]
