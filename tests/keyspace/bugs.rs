@@ -237,6 +237,7 @@ fn what_was_only_read_and_changes_before_the_rest_is_decided_turns_time_back() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-model"]
 fn votes_from_before_and_after_an_admission_lose_an_answer() {
     let bug = Some(Bug::MixesVersions);
     let clients: [&[Operation]; 2] = [&[Increment(0)], &[Read(0)]];
