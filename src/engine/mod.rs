@@ -98,6 +98,8 @@ pub struct Engine {
     publisher: OnceCell<Rc<Self>>,
     /// Operations that start together ([`Engine::start_begun`]).
     begun: RefCell<Vec<Box<Flight>>>,
+    /// Notified when the first of them has begun.
+    begins: Notify,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
     later: RefCell<Later>,
@@ -133,6 +135,7 @@ impl Engine {
             announcements: RefCell::default(),
             publisher: OnceCell::new(),
             begun: RefCell::default(),
+            begins: Notify::new(),
             ready: RefCell::default(),
             later: RefCell::default(),
             rules,
@@ -217,10 +220,19 @@ impl Engine {
         flight.turn = flight.operation.kind.turn().map(|_| key);
         let mut begun = self.begun.borrow_mut();
         begun.push(flight);
-        if begun.len() == MOST_BEGUN {
-            drop(begun);
-            self.start_begun();
+        match begun.len() {
+            1 => self.begins.notify_one(),
+            MOST_BEGUN => {
+                drop(begun);
+                self.start_begun();
+            }
+            _ => {}
         }
+    }
+
+    /// Resolves when an operation has begun while none had.
+    pub async fn begins(&self) {
+        self.begins.notified().await;
     }
 
     /// Starts what has begun.

@@ -293,7 +293,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
                 }
             }
         }
-        self.dialogue.start_begun();
         if self.dialogue.passing.is_some() && self.dialogue.closing {
             done = bytes.len();
         }

@@ -114,6 +114,14 @@ pub(super) async fn heartbeats(link: Rc<Link>, engine: Rc<Engine>) {
     }
 }
 
+/// Starts what the clients that were heard in one turn of the event loop have asked for.
+pub(super) async fn starts(engine: Rc<Engine>) {
+    loop {
+        engine.begins().await;
+        engine.start_begun();
+    }
+}
+
 /// Ends rounds whose time is up.
 pub(super) async fn deadlines(engine: Rc<Engine>) {
     loop {

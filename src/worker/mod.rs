@@ -113,6 +113,7 @@ impl Worker {
             tokio::task::spawn_local(lane.run(dial.clone(), Rc::clone(&link)));
             tokio::task::spawn_local(chores::heartbeats(link, Rc::clone(&self.engine)));
         }
+        tokio::task::spawn_local(chores::starts(Rc::clone(&self.engine)));
         tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
         tokio::task::spawn_local(chores::waits(Rc::clone(&self.engine)));
         tokio::task::spawn_local(Rc::clone(&self.engine).keep_settling());
