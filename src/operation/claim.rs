@@ -1,5 +1,7 @@
 //! Taking a key: `SET key token NX PX ttl`, `SETNX`, and the acquire scripts that libraries use.
 
+use std::time::Duration;
+
 use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::lease_looks::STAMPED;
@@ -12,7 +14,7 @@ use crate::client::outbox::Order;
 use crate::decision::lease::attempt::{self, Attempt, Stored, Tag};
 use crate::decision::lease::claim as decision;
 use crate::decision::lease::claim::{Step, Vote};
-use crate::decision::quorum::{MasterSet, turn};
+use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::lua::canonical::Canonical;
 use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
@@ -72,16 +74,30 @@ pub struct Claim {
 #[derive(Debug)]
 struct Sent {
     decision: decision::Claim,
-    asked: Asked,
-    /// Attempts of earlier rounds.
-    earlier: Vec<Attempt>,
-    /// When it was last sent, which limits how long a copy may stay.
-    since: Instant,
-    /// The tag under which a master held the client's token before.
-    held: Tag,
+    /// Masters whose votes count.
+    voters: MasterSet,
     /// Masters on which the refusing value is no lease.
     others: MasterSet,
+    /// What few claims need. Without it, the thousands that may be in flight take little of the processor's cache.
+    before: Option<Box<Before>>,
 }
+
+/// What was there before the current attempt.
+#[derive(Debug)]
+struct Before {
+    /// Attempts of earlier rounds.
+    attempts: Vec<Attempt>,
+    /// The tag under which a master held the client's token.
+    held: Tag,
+}
+
+impl Default for Before {
+    fn default() -> Self {
+        Self { attempts: Vec::new(), held: Tag::NONE }
+    }
+}
+
+const _: () = assert!(size_of::<Sent>() <= 192);
 
 impl Claim {
     /// Creates a claim of a key for `ttl_ms`.
@@ -179,22 +195,20 @@ impl Behaviour for Claim {
         let On { rules, .. } = on;
         let at = rules.at(now);
         if let Some(sent) = &mut self.sent {
-            sent.earlier.push(sent.decision.attempt());
-            (sent.asked, sent.since, sent.others) = (asked, now, MasterSet::EMPTY);
+            sent.before.get_or_insert_default().attempts.push(sent.decision.attempt());
+            (sent.voters, sent.others) = (asked.voters, MasterSet::EMPTY);
             return sent.decision.ask(rules.leases.next_attempt(), asked.all, at);
         }
         let freshness = rules.freshness(self.ttl_ms);
         let attempt = rules.leases.next_attempt();
         let decision =
             decision::Claim::new(rules.terms(asked.patience), freshness, attempt, asked.all, at);
-        let earlier = Vec::new();
-        let (since, held, others) = (now, Tag::NONE, MasterSet::EMPTY);
-        let sent = Sent { decision, asked, earlier, since, held, others };
-        self.sent = Some(Box::new(sent));
+        let (voters, others) = (asked.voters, MasterSet::EMPTY);
+        self.sent = Some(Box::new(Sent { decision, voters, others, before: None }));
     }
 
     fn round(&self) -> u8 {
-        self.sent.as_ref().map_or(0, |sent| sent.earlier.len() as u8)
+        self.sent.as_ref().map_or(0, |sent| sent.earlier().len() as u8)
     }
 
     fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
@@ -221,14 +235,14 @@ impl Behaviour for Claim {
         let is_current = received.round == self.round();
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         if let (Vote::Owned(_), Some(Answer::Bulk(tag))) = (vote, received.answer) {
-            sent.held = held_as(tag);
+            sent.before.get_or_insert_default().held = held_as(tag);
         }
         let is_other = is_other(self.how, received.answer);
-        if is_current && is_other && sent.asked.voters.contains(received.master) {
+        if is_current && is_other && sent.voters.contains(received.master) {
             sent.others.insert(received.master);
         }
         let (attempt, at) = (sent.attempt(received.round), rules.at(received.now));
-        let Some(vote) = sent.counted(received, vote) else { return Next::WAIT };
+        let Some(vote) = sent.counted(received.master, vote, at) else { return Next::WAIT };
         let next = sent.decision.vote(attempt, received.master, vote, at);
         self.next(rules, next)
     }
@@ -259,7 +273,8 @@ impl Behaviour for Claim {
     fn lease(&self) -> Option<(&[u8], Tag)> {
         let sent = self.sent.as_ref().filter(|_| self.has_changed())?;
         let holder = sent.decision.holder()?;
-        let tag = if sent.held.attempt == holder { sent.held.raised() } else { holder.fresh() };
+        let held = sent.before.as_ref().map_or(Tag::NONE, |before| before.held);
+        let tag = if held.attempt == holder { held.raised() } else { holder.fresh() };
         (holder != Tag::NONE.attempt).then_some((&*self.token, tag))
     }
 
@@ -268,7 +283,7 @@ impl Behaviour for Claim {
         let sent = self.sent.as_ref()?;
         let value = attempt::encode(sent.attempt(round).fresh(), &self.token);
         let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
-        Some((value, rules.end_of(sent.since, ttl_ms)))
+        Some((value, rules.end_of(rules.leases.moment(sent.decision.sent()), ttl_ms)))
     }
 
     fn has_changed(&self) -> bool {
@@ -278,17 +293,22 @@ impl Behaviour for Claim {
 
 impl Sent {
     fn attempt(&self, round: u8) -> Attempt {
-        let earlier = self.earlier.get(usize::from(round)).copied();
+        let earlier = self.earlier().get(usize::from(round)).copied();
         earlier.unwrap_or_else(|| self.decision.attempt())
+    }
+
+    /// Returns the attempts of earlier rounds.
+    fn earlier(&self) -> &[Attempt] {
+        self.before.as_ref().map_or(&[], |before| &before.attempts)
     }
 
     /// Returns the vote as it counts. A master that may not vote receives the claim so that it knows of the lease; a
     /// copy made in time stays there.
-    fn counted(&self, received: Received<'_>, vote: Vote) -> Option<Vote> {
-        if self.asked.voters.contains(received.master) {
+    fn counted(&self, master: MasterId, vote: Vote, at: Duration) -> Option<Vote> {
+        if self.voters.contains(master) {
             return Some(vote);
         }
-        let is_timely = received.now - self.since <= self.decision.freshness();
+        let is_timely = at.saturating_sub(self.decision.sent()) <= self.decision.freshness();
         let stays = is_timely && self.decision.holder().is_some() && vote != Vote::Unknown;
         (!stays).then_some(Vote::Unknown)
     }

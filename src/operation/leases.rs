@@ -61,6 +61,11 @@ impl Leases {
         at
     }
 
+    /// Converts a time from decisions back.
+    pub(super) fn moment(&self, at: Duration) -> Instant {
+        self.started + at
+    }
+
     /// Returns how long a master usually takes to answer.
     pub(super) fn round_trip(&self) -> Duration {
         Duration::from_micros(self.round_trips_us.get() / WEIGHT)

@@ -92,10 +92,11 @@ enum Phase {
 /// State of one claim in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
-    terms: Terms,
+    quorum: Quorum,
+    vote_timeout: Duration,
     phase: Phase,
-    /// Time of the client's request.
-    began: Duration,
+    /// End of the client's patience.
+    last: Duration,
     /// Time at which the current attempt was sent.
     sent: Duration,
     freshness: Duration,
@@ -118,9 +119,10 @@ impl Claim {
         now: Duration,
     ) -> Self {
         Self {
-            terms,
+            quorum: terms.quorum,
+            vote_timeout: terms.vote_timeout,
             phase: Phase::Voting,
-            began: now,
+            last: now + terms.patience,
             sent: now,
             freshness,
             attempt,
@@ -143,6 +145,11 @@ impl Claim {
     /// Returns the current attempt.
     pub fn attempt(&self) -> Attempt {
         self.attempt
+    }
+
+    /// Returns the time at which the current attempt was sent.
+    pub fn sent(&self) -> Duration {
+        self.sent
     }
 
     /// Returns the granted attempt, if there is one.
@@ -179,12 +186,11 @@ impl Claim {
 
     /// Returns the time at which to call [`Claim::tick`] unless votes decide earlier.
     pub fn deadline(&self) -> Option<Duration> {
-        let patience = self.began + self.terms.patience;
         match self.phase {
             Phase::Voting if self.quorum_answered() && !self.waits_for_its_own() => {
-                Some(patience.min(self.sent + self.terms.vote_timeout))
+                Some(self.last.min(self.sent + self.vote_timeout))
             }
-            Phase::Voting => Some(patience),
+            Phase::Voting => Some(self.last),
             Phase::Asking | Phase::Granted(_) | Phase::Lost => None,
         }
     }
@@ -232,7 +238,7 @@ impl Claim {
     }
 
     fn decide(&mut self, now: Duration) -> ClaimNext {
-        let quorum = self.terms.quorum;
+        let quorum = self.quorum;
         if let Some(holder) = self.holders.of_quorum(quorum) {
             self.agreed(holder, now)
         } else if self.refused.len() > quorum.tolerates() {
@@ -304,7 +310,7 @@ impl Claim {
     /// Whether a quorum may hold an attempt that the client was granted earlier. Then "held by somebody else" would be
     /// a guess.
     fn may_be_owned(&self) -> bool {
-        let quorum = self.terms.quorum;
+        let quorum = self.quorum;
         let silent = quorum.everybody().without(self.answered());
         self.holders.that_could_reach(quorum, silent).any(|attempt| attempt != self.attempt)
     }
@@ -348,15 +354,15 @@ impl Claim {
 
     /// Whether a quorum has answered and the vote timeout is over: a silent minority gets no more time than that.
     fn is_split(&self, now: Duration) -> bool {
-        self.quorum_answered() && now >= self.sent + self.terms.vote_timeout
+        self.quorum_answered() && now >= self.sent + self.vote_timeout
     }
 
     fn is_out_of_patience(&self, now: Duration) -> bool {
-        now >= self.began + self.terms.patience
+        now >= self.last
     }
 
     fn quorum_answered(&self) -> bool {
-        self.terms.quorum.reached_by(self.answered())
+        self.quorum.reached_by(self.answered())
     }
 
     fn answered(&self) -> MasterSet {

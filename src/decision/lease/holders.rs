@@ -9,29 +9,26 @@ use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 /// Masters grouped by the attempt they hold, or by another identity `A` of values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holders<A = Attempt> {
-    /// There is rarely more than one attempt, and the first costs no allocation.
     first: Option<(A, MasterSet)>,
-    others: Vec<(A, MasterSet)>,
+    /// There is rarely more than one attempt: the others take little room while there are none.
+    others: Option<Box<Self>>,
 }
 
 impl<A> Default for Holders<A> {
     fn default() -> Self {
-        Self { first: None, others: Vec::new() }
+        Self { first: None, others: None }
     }
 }
 
 impl<A: Copy + PartialEq> Holders<A> {
     /// Records that `master` holds `attempt`.
     pub fn insert(&mut self, attempt: A, master: MasterId) {
-        let mut known = self.first.iter_mut().chain(&mut self.others);
-        if let Some((_, masters)) = known.find(|(known, _)| *known == attempt) {
+        let new = || (attempt, MasterSet::EMPTY);
+        let (known, masters) = self.first.get_or_insert_with(new);
+        if *known == attempt {
             masters.insert(master);
-            return;
-        }
-        let new = (attempt, MasterSet::from_iter([master]));
-        match self.first {
-            None => self.first = Some(new),
-            Some(_) => self.others.push(new),
+        } else {
+            self.others.get_or_insert_default().insert(attempt, master);
         }
     }
 
@@ -64,7 +61,8 @@ impl<A: Copy + PartialEq> Holders<A> {
     }
 
     fn iter(&self) -> impl Iterator<Item = (A, MasterSet)> {
-        self.first.iter().chain(&self.others).copied()
+        let chain = std::iter::successors(Some(self), |holders| holders.others.as_deref());
+        chain.filter_map(|holders| holders.first)
     }
 }
 
