@@ -97,6 +97,7 @@ pub struct Engine {
     /// The engine of the first shard, on whose masters all messages are published, unless this is it.
     publisher: OnceCell<Rc<Self>>,
     /// Operations that start together ([`Engine::start_begun`]).
+    #[allow(clippy::vec_box, reason = "a flight stays where it is on its way to its slot")]
     begun: RefCell<Vec<Box<Flight>>>,
     /// Notified when the first of them has begun.
     begins: Notify,
