@@ -44,9 +44,7 @@ impl Engine {
     /// Notes that the claim whose turn it is asks the masters.
     #[inline]
     pub(super) fn asks_as_poller(&self, flight: &Flight) {
-        if let Some(key) = flight.turn
-            && self.has_pollers(key)
-        {
+        if let Some(key) = flight.turn {
             self.pollers.borrow_mut().asks(key);
         }
     }
@@ -70,9 +68,6 @@ impl Engine {
 
     /// Ends the waiting of claims that need not wait any longer, now that a turn on their key has ended.
     pub(super) fn end_waits(&self, key: u64, reply: &Reply, end: turn::End) {
-        if !self.has_pollers(key) {
-            return;
-        }
         let outcome = match end {
             turn::End::Granted => Outcome::Granted,
             turn::End::Lost if !reply.is_error() => Outcome::Refused,

@@ -15,8 +15,7 @@ use crate::time::clock;
 impl Engine {
     /// Sends the current round to the masters of the panel. Sends nothing if there are too few voters.
     pub(super) fn ask(&self, flight: &mut Flight, panel: &Panel) {
-        let Panel { term, asked, voters, now, .. } = panel;
-        let (asked, voters, now) = (*asked, *voters, *now);
+        let Panel { ref term, asked, voters, now, .. } = *panel;
         if let Some(reply) = self.too_few(flight.operation.kind.needs_quorum(), asked, voters) {
             let reply = flight.operation.kind.as_known(reply);
             return self.reply(flight, reply, turn::End::Lost);

@@ -206,10 +206,7 @@ impl Dialogue {
         match planning.go_on(&mut self.caller, time) {
             Ok(None) => self.planning = Some((planning, bytes)),
             // No other request has been started since, so it need not wait.
-            Ok(Some(operation)) => {
-                self.start(operation, bytes);
-                self.start_begun();
-            }
+            Ok(Some(operation)) => _ = self.start(operation, bytes),
             Err(refused) => self.caller.answer(refused),
         }
     }

@@ -110,7 +110,7 @@ impl<T: Copy + PartialEq> Pollers<T> {
     /// Whether the key has pollers, or had some lately.
     #[inline]
     pub fn knows(&self, key: u64) -> bool {
-        !self.keys.is_empty() && self.keys.contains_key(&key)
+        self.keys.contains_key(&key)
     }
 
     /// Returns the number of waiting claims.
