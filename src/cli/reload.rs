@@ -35,6 +35,7 @@ impl Reload {
 
     fn read_certificates(&self) {
         match self.certificates.read_again() {
+            Ok(()) if !self.certificates.are_any() => {}
             Ok(()) => tracing::info!("SIGHUP: certificates reloaded"),
             Err(why) => tracing::error!("SIGHUP: keeping the current certificates: {why}"),
         }

@@ -45,6 +45,12 @@ impl Certificates {
         Ok(Self { server: server.map(Arc::new), network, data })
     }
 
+    /// Whether the settings name any certificates.
+    pub fn are_any(&self) -> bool {
+        let is_tls = self.data.as_ref().is_some_and(Upstream::has_tls);
+        self.server.is_some() || self.network.has_tls() || is_tls
+    }
+
     /// Reads all certificates again. Unusable ones are not replaced.
     ///
     /// # Errors

@@ -85,6 +85,11 @@ impl Upstream {
         self.network.read_again()
     }
 
+    /// Whether the data Redis is reached over TLS, so that there are certificates.
+    pub fn has_tls(&self) -> bool {
+        self.network.has_tls()
+    }
+
     /// Returns the proxy's own login.
     pub fn login(&self) -> RedisConnectionInfo {
         let address = &self.settings.address;

@@ -65,6 +65,11 @@ impl Network {
         Ok(Self { tls: client.map(Arc::new), server_name: tls.server_name.clone() })
     }
 
+    /// Whether any address uses TLS, so that there are certificates.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Reloads the certificates. Open connections are unaffected.
     ///
     /// # Errors
