@@ -121,7 +121,11 @@ async fn an_operator_sees_what_happens_without_reloading() {
     browser.waits_for("keys", "<img/src=x/onerror=alert(1)>");
     masters[1].kill_9();
     browser.waits_for("masters", "✗ down");
-    browser.waits_for("verdict", "2 of 3 masters vote");
+    browser.waits_for("verdict", "⚠ 2 of 3 masters vote: one more failure stops all locks");
+    assert_eq!(browser.run("return document.getElementById('verdict').className"), "wait");
+    let latencies = "[...document.querySelectorAll('td[data-name=\"Answers in\"]')]";
+    let of_down = format!("return {latencies}.map((cell) => cell.textContent)[1]");
+    assert_eq!(browser.run(&of_down), "–");
     browser.waits_for("events", "the master is down");
     masters[1].restart_empty();
     browser.waits_for("events", "the master votes again");
