@@ -18,6 +18,8 @@ pub struct Setting {
     value_name: &'static str,
     help: &'static str,
     default: &'static str,
+    /// Text for the short help (`-h`), which shows only settings with one.
+    brief: &'static str,
 }
 
 /// The form of a setting's values.
@@ -61,7 +63,7 @@ type Set<T> = fn(&mut T, &str) -> Result<(), String>;
 /// Returns a setting with one value.
 pub(super) const fn one(name: &'static str, value_name: &'static str) -> Setting {
     let (shape, field) = (Shape::One, Field::None);
-    Setting { name, flag: name, value_name, help: "", default: "", shape, field }
+    Setting { name, flag: name, value_name, help: "", default: "", brief: "", shape, field }
 }
 
 /// Returns a setting with several values.
@@ -88,6 +90,11 @@ impl Setting {
         Self { flag, ..self }
     }
 
+    /// Shows the setting in the short help, too.
+    pub(super) const fn brief(self, brief: &'static str) -> Self {
+        Self { brief, ..self }
+    }
+
     /// Sets the default shown in the help.
     pub(super) const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }
@@ -104,7 +111,9 @@ impl Setting {
             .value_name(self.value_name)
             .env(format!("REDLOCK_PROXY_{}", self.name.replace('-', "_").to_uppercase()))
             .hide_env_values(true)
-            .help(self.full_help());
+            .hide_short_help(self.brief.is_empty())
+            .help(if self.brief.is_empty() { self.full_help() } else { self.brief.into() })
+            .long_help(self.full_help());
         let arg = if self.flag == self.name { arg } else { arg.visible_alias(self.name) };
         match self.shape {
             Shape::One => Some(arg),

@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::InvalidSetting;
 use super::setting::Setting;
-use super::table::{self, SETTINGS};
+use super::table::{self, GROUPS};
 
 /// The settings as they were typed.
 ///
@@ -85,7 +85,10 @@ impl Typed {
 
 impl Args for Typed {
     fn augment_args(command: Command) -> Command {
-        command.args(SETTINGS.iter().filter_map(Setting::arg))
+        GROUPS.iter().fold(command, |command, group| {
+            let args = group.settings.iter().filter_map(Setting::arg);
+            command.args(args.map(|arg| arg.help_heading(group.heading)))
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -101,7 +104,7 @@ impl FromArgMatches for Typed {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for setting in SETTINGS {
+        for setting in table::all() {
             if let Ok(Some(words)) = matches.try_get_many::<String>(setting.name) {
                 self.put(setting.name, words.cloned());
             }
