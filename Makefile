@@ -5,6 +5,7 @@ FUZZ_SECONDS ?= 300
 SIM_HOURS ?= 2000
 SIM_FROM ?= 1000
 SIM_SEED ?=
+ARGS ?=
 DIFFERENTIAL_SECONDS ?= 600
 DIFFERENTIAL_SEED ?=
 # Panics name the files of crates, and where those lie differs from machine to machine.
@@ -18,10 +19,10 @@ REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-run: ## build, start three local masters and the proxy on 127.0.0.1:6379
+run: ## build, start three local masters and the proxy on 127.0.0.1:6379; ARGS="--listen HOST:PORT" elsewhere
 	@scripts/install-missing redis-server redis-tools
 	$(CARGO) build --release --locked
-	@exec target/release/redlock-proxy dev
+	@exec target/release/redlock-proxy dev $(ARGS)
 
 release: ## build target/release/redlock-proxy, the same bytes in whatever directory
 	RUSTFLAGS="$(RUSTFLAGS) $(REMAP)" $(CARGO) build --release --locked

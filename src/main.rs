@@ -11,15 +11,17 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use redlock_proxy::admin::Admin;
-use redlock_proxy::cli::dev::LocalMasters;
+use redlock_proxy::admin::members::OrderBody;
+use redlock_proxy::cli::dev::{LocalMasters, SupervisedMasters};
 use redlock_proxy::cli::logging::{self, Log};
 use redlock_proxy::cli::reload::{ReadSettings, Reload};
-use redlock_proxy::cli::{check, health, settle, signals, upgrade};
+use redlock_proxy::cli::{check, health, members as cli_members, settle, signals, upgrade};
 use redlock_proxy::config::command_line::{
-    self, Cli, CliAction, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs,
+    self, Cli, CliAction, DevArgs, Generated, HealthArgs, LearnArgs, MembersArgs, MembersChange,
+    SettleArgs,
 };
 use redlock_proxy::config::typed::Typed;
 use redlock_proxy::config::{InvalidSetting, Learning, LogFormat, MasterAddr, Settings};
@@ -62,6 +64,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(CliAction::Check(_)) => check_masters(&typed),
         Some(CliAction::Settle(args)) => settle_key(&typed, args),
         Some(CliAction::Learn(args)) => learn(&typed, args),
+        Some(CliAction::Members(args)) => members(&typed, args),
         Some(CliAction::Generate(args)) => generate(args.what),
     }
 }
@@ -116,8 +119,11 @@ fn certificates(settings: &Settings) -> Result<Certificates, Failure> {
     Certificates::read(settings).map_err(Failure::usage)
 }
 
-fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
-    let Some(CliAction::Dev(args)) = &cli.action else { return Ok(()) };
+fn dev(mut cli: Cli, typed: Typed) -> Result<(), Failure> {
+    let Some(CliAction::Dev(args)) = &mut cli.action else { return Ok(()) };
+    if args.listen.is_none() && typed.given("listen").is_none() {
+        args.listen = Some(free_listen()?);
+    }
     let bound = if !typed.has("admin") { Some(bind_dev_admin()?) } else { None };
     let admin = bound.as_ref().map(|(at, _)| at.clone());
     let count = args.masters.into();
@@ -136,10 +142,11 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
         Box::new(move || dev_settings(&cli, admin.as_deref(), &data, addresses.clone()));
     let (settings, _) = read().map_err(Failure::usage)?;
     let certificates = certificates(&settings)?;
-    let masters = Arc::new(Mutex::new(Some(masters)));
+    let masters = SupervisedMasters::new(masters);
+    masters.supervise(say).map_err(Failure::other)?;
     let end_masters = {
-        let masters = Arc::clone(&masters);
-        move || drop(masters.lock().unwrap_or_else(PoisonError::into_inner).take())
+        let masters = masters.clone();
+        move || masters.end()
     };
     let shared = Shared::new(settings, &certificates);
     let reload =
@@ -148,8 +155,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let shutdown = signals::listen(move || reload.again(), upgrade, end_masters.clone());
     let shutdown = shutdown.map_err(Failure::other)?;
     let welcome = |listeners: &Listeners, admin: Option<SocketAddr>| {
-        let masters = masters.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(masters), Some(address)) = (&*masters, listeners.address()) {
+        if let Some(address) = listeners.address() {
             say(&masters.welcome(address, admin));
         }
     };
@@ -160,6 +166,20 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let served = serve_until(shared, certificates, handover, log, welcome, shutdown);
     end_masters();
     served
+}
+
+/// Returns the usual address for clients, or a free one if it is in use.
+fn free_listen() -> Result<String, Failure> {
+    const USUAL: &str = "127.0.0.1:6379";
+    match TcpListener::bind(USUAL) {
+        Err(why) if why.kind() == io::ErrorKind::AddrInUse => {
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+            let free = free.map_err(|why| cannot_listen(SocketKind::Plain, "127.0.0.1", &why))?;
+            say(&format!("{USUAL} is in use, so the proxy listens on {free}\n"));
+            Ok(free.to_string())
+        }
+        _ => Ok(USUAL.to_owned()),
+    }
 }
 
 /// Returns the settings of `dev`, before its own masters and its own data Redis run. With these, `lock:*` are locks
@@ -271,6 +291,27 @@ fn check_health(typed: &Typed, args: &HealthArgs) -> Result<(), Failure> {
     };
     let password = args.password.as_deref().or(typed.word("requirepass"));
     health::check(&place, password.filter(|password| !password.is_empty())).map_err(Failure::other)
+}
+
+fn members(typed: &Typed, args: &MembersArgs) -> Result<(), Failure> {
+    let admin = args.connect.as_deref().or(typed.word("admin").filter(|it| !it.is_empty()));
+    let admin = health::reachable(admin.unwrap_or("127.0.0.1:9379"));
+    let password = args.password.as_deref().or(typed.word("requirepass"));
+    let done = worker::on_one_thread(async {
+        match &args.change {
+            None => cli_members::show(&admin, say).await,
+            Some(MembersChange::Replace { old, new }) => {
+                let order = OrderBody {
+                    replace: old.clone(),
+                    by: new.clone(),
+                    user: args.user.clone(),
+                    password: password.filter(|it| !it.is_empty()).map(str::to_owned),
+                };
+                cli_members::replace(&admin, order, say).await
+            }
+        }
+    });
+    done.map_err(Failure::other)?.map_err(Failure::other)
 }
 
 const NOWHERE_TO_ASK: &str = "health asks without TLS: give the proxy a --listen on 127.0.0.1 or a --unixsocket, or ask \

@@ -118,6 +118,28 @@ async fn what_happens_is_counted() {
     .await;
 }
 
+/// It counted from the start of the proxy.
+#[tokio::test]
+async fn a_master_that_has_just_gone_down_is_said_to_be_down_for_hours() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let (proxy, admin) = start(&masters);
+    proxy.expect_warnings();
+    let since = |master: usize| {
+        let status = get(&admin, "/status.json").body;
+        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+        status["masters"][master]["since_seconds"].as_u64().expect("seconds")
+    };
+    eventually("some time has passed", || async { (since(1) >= 2).then_some(()) }).await;
+    masters[0].kill_9();
+    proxy.knows(0, "state", "down").await;
+    let told: u64 = proxy.says_of(0, "since_seconds").await.parse().expect("seconds");
+    let (down, up) = (since(0), since(1));
+    assert!(down < up && told < up, "down for {down} s, or {told} s; the others vote for {up} s");
+}
+
 #[tokio::test]
 async fn it_is_ready_while_a_quorum_votes_and_lives_anyway() {
     if target_is_plain_redis() {

@@ -156,7 +156,7 @@ fn help_and_version_are_not_errors() {
     let mut help = proxy(&["--help"]);
     help.env("REDLOCK_PROXY_REQUIREPASS", "hunter2");
     let help = run(help);
-    assert!(help.status.success() && stdout(&help).contains("REDLOCK_PROXY_VOTE_TIMEOUT"));
+    assert!(help.status.success() && stdout(&help).contains("--vote-timeout"));
     assert!(!stdout(&help).contains("hunter2"));
 }
 
@@ -179,15 +179,18 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
         .env("REDLOCK_PROXY_MAX_TTL", "");
     assert_eq!(
         settings(command),
-        "masters=environment:1,environment:2 shards= data=none lock-keys= lock-channels= also-claim-on-data=false warn-unmatched-after=1h listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
-         tls-key-file=none tls-ca-cert-file=none tls-auth-clients=none unixsocket=none unixsocketperm=none \
-         master-tls-ca-cert-file=none master-tls-cert-file=none master-tls-key-file=none \
-         master-tls-server-name=none admin=none admin-host= vote-timeout=50ms patience=1s500ms \
-         max-ttl=3s drift=0.2 split-vote-retries=3 \
-         split-vote-delay=20ms fair-waiting=5ms protected-mode=true max-request-bytes=1048576 workers=3 restart-wait=3s \
-         cold-start=trust handover=none no-ttl=keep requirepass=none users=default max-clients=10000 max-clients-per-user=0 timeout=0s tcp-keepalive=5m \
-         max-output-bytes=67108864 max-memory-clients=268435456 slowlog-log-slower-than=10000 slowlog-max-len=128 \
-         drain-timeout=10s allow-flush=true redis-version=auto log-format=json"
+        "listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none tls-key-file=none \
+         tls-ca-cert-file=none tls-auth-clients=none unixsocket=none unixsocketperm=none \
+         masters=environment:1,environment:2 shards= master-tls-ca-cert-file=none \
+         master-tls-cert-file=none master-tls-key-file=none master-tls-server-name=none \
+         vote-timeout=50ms patience=1s500ms max-ttl=3s drift=0.2 split-vote-retries=3 \
+         split-vote-delay=20ms fair-waiting=5ms restart-wait=3s cold-start=trust data=none \
+         lock-keys= lock-channels= also-claim-on-data=false warn-unmatched-after=1h \
+         max-request-bytes=1048576 protected-mode=true admin=none admin-host= workers=3 \
+         handover=none no-ttl=keep max-clients=10000 max-clients-per-user=0 timeout=0s \
+         tcp-keepalive=5m max-output-bytes=67108864 max-memory-clients=268435456 \
+         requirepass=none users=default allow-flush=true slowlog-log-slower-than=10000 \
+         slowlog-max-len=128 drain-timeout=10s redis-version=auto log-format=json"
     );
 }
 
@@ -198,7 +201,7 @@ fn the_whole_configuration_can_come_from_the_environment() {
         .env("REDLOCK_PROXY_MASTERS", "redis://u:hunter2@a:1")
         .env("REDLOCK_PROXY_REQUIREPASS", "hunter3");
     let settings = settings(command);
-    assert!(settings.starts_with("masters=a:1 ") && settings.contains(" requirepass=*** "));
+    assert!(settings.contains(" masters=a:1 ") && settings.contains(" requirepass=*** "));
     assert!(!settings.contains("hunter"));
 }
 
@@ -223,7 +226,8 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
 fn the_delivered_configuration_file_is_accepted() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redlock-proxy.toml");
     let command = proxy(&["--test-config", "--master", "a", "--config", file.to_str().unwrap()]);
-    assert!(settings(command).starts_with("masters=a:6379 shards= data=none "));
+    let settings = settings(command);
+    assert!(settings.contains(" masters=a:6379 shards= ") && settings.contains(" data=none "));
 }
 
 #[test]

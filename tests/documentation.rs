@@ -40,7 +40,7 @@ fn every_flag_is_explained_with_its_variable_and_default() {
         if let Some(variable) = arg.get_env() {
             assert!(row.contains(&format!("`{}`", variable.display())), "variable of --{flag}");
         }
-        let help = arg.get_help().unwrap().to_string();
+        let help = arg.get_long_help().or(arg.get_help()).unwrap().to_string();
         if let Some((_, default)) = help.split_once("[default: ") {
             let default = default.trim_end_matches(']');
             assert!(row.contains(&format!("| `{default}` |")), "default of --{flag}: {default}");

@@ -286,8 +286,7 @@ async fn founding(masters: &Masters) -> Roster {
     let mut members = Vec::new();
     for (id, master) in (1..).zip(masters.iter()) {
         let run_id = run_id(master).await;
-        let (addresses, standing) = (vec![master.address()], Standing::In { nonce: 0 });
-        members.push(Member { id, incarnation: 1, run_id, addresses, standing });
+        members.push(Member::founder(id, run_id, vec![master.address()]));
     }
     let (cluster, stage) = ("other".to_owned(), Stage::Founding);
     Roster { cluster, version: 1, stage, members, ..Roster::default() }

@@ -13,7 +13,7 @@ use redlock_proxy::decision::register::acceptor::{Adopt, Apply};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::proposer::{MasterAnswer, Request};
 use redlock_proxy::decision::roster::mark::MarkKind;
-use redlock_proxy::decision::roster::roster::{Accepted, Change, Member, Roster, Stage, Standing};
+use redlock_proxy::decision::roster::roster::{Accepted, Change, Member, Roster, Stage};
 use redlock_proxy::masters::roster::acceptor::{catch_up, command, said};
 use redlock_proxy::masters::roster::marks::{self, Keys};
 use support::{Master, target_is_plain_redis};
@@ -43,13 +43,8 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
 }
 
 fn founded() -> Roster {
-    let member = |id: u64| Member {
-        id,
-        incarnation: 1,
-        run_id: format!("run {id}"),
-        addresses: vec!["some where;1".to_owned()],
-        standing: Standing::In { nonce: 0 },
-    };
+    let member =
+        |id: u64| Member::founder(id, format!("run {id}"), vec!["some where;1".to_owned()]);
     let members = (0..3).map(member).collect();
     Roster {
         cluster: "c".to_owned(),

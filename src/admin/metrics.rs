@@ -398,7 +398,7 @@ impl Page<'_, '_> {
 /// Returns the masters of all clusters. No two have the same address.
 fn masters(shared: &Shared) -> impl Iterator<Item = (&Shared, MasterId, String)> {
     shared.clusters().flat_map(|cluster| {
-        let addresses = cluster.settings.masters.iter().map(ToString::to_string);
+        let addresses = cluster.electorate.addresses().into_iter().map(|it| it.to_string());
         addresses.enumerate().map(move |(index, address)| (cluster, MasterId::new(index), address))
     })
 }

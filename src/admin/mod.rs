@@ -9,8 +9,10 @@
 //! | `/live` | 200 while the process runs |
 //! | `/ready` | 200 while a quorum votes, else 503 and the reason |
 //! | `/log-level` | the filter of the log; `PUT` changes it |
+//! | `/members` | the [`members`] of each cluster; `POST` changes them |
 
 pub mod events;
+pub mod members;
 pub mod metrics;
 pub(crate) mod names;
 pub(crate) mod port;
@@ -32,7 +34,7 @@ use crate::handover::Phase;
 use events::Events;
 use names::Names;
 
-/// Maximum length of a request body, in bytes: a filter of the log.
+/// Maximum length of a request body, in bytes: a filter of the log, or an order about the members.
 const LONGEST_BODY: usize = 4 << 10;
 
 /// Maximum time to receive the body. It fits into one packet, and this leaves time for an answer.
@@ -50,7 +52,7 @@ pub trait LogLevel: Send + Sync {
     fn replace(&self, filter: &str) -> Result<(), String>;
 }
 
-/// Everything that the port shows, and the one thing that it can change.
+/// Everything that the port shows, and the two things that it can change.
 pub struct Admin {
     shared: Shared,
     names: Names,
@@ -98,6 +100,10 @@ impl Admin {
                 plain(StatusCode::FORBIDDEN, "the log level can only be changed from this host")
             }
             "/log-level" if !is_read => self.set_log_level(request).await,
+            "/members" if !is_read && !is_local => {
+                plain(StatusCode::FORBIDDEN, "the members can only be changed from this host")
+            }
+            "/members" if !is_read => self.change_members(request).await,
             _ if !is_read => not_allowed("GET"),
             "/" => html(include_str!("page.html")),
             "/status.json" => json(&status::Status::of(&self.shared, &self.events)),
@@ -106,9 +112,10 @@ impl Admin {
                 Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "cannot be written"),
             },
             "/log-level" => plain(StatusCode::OK, &self.log_level.current()),
+            "/members" => json(&members::all(&self.shared)),
             _ => plain(
                 StatusCode::NOT_FOUND,
-                "there is /, /metrics, /live, /ready, /log-level and /status.json",
+                "there is /, /metrics, /live, /ready, /log-level, /members and /status.json",
             ),
         }
     }
@@ -131,20 +138,44 @@ impl Admin {
         if *request.method() != Method::PUT {
             return not_allowed("GET, PUT");
         }
-        let body = Limited::new(request.into_body(), LONGEST_BODY).collect();
-        let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(_)) => {
-                return plain(StatusCode::PAYLOAD_TOO_LARGE, "the filter is longer than 4 KiB");
-            }
-            Err(_) => {
-                return plain(StatusCode::REQUEST_TIMEOUT, "the filter did not arrive in time");
-            }
+        let body = match body_of(request, "filter").await {
+            Ok(body) => body,
+            Err(answer) => return answer,
         };
         let filter = String::from_utf8_lossy(&body);
         match self.log_level.replace(filter.trim()) {
             Ok(()) => plain(StatusCode::OK, filter.trim()),
             Err(why) => plain(StatusCode::BAD_REQUEST, &why),
+        }
+    }
+
+    async fn change_members(&self, request: Request<Incoming>) -> Answer {
+        if *request.method() != Method::POST {
+            return not_allowed("GET, POST");
+        }
+        let body = match body_of(request, "order").await {
+            Ok(body) => body,
+            Err(answer) => return answer,
+        };
+        match members::order(&self.shared, &body).await {
+            Ok(done) => plain(StatusCode::OK, &done),
+            Err((status, why)) => plain(status, &why),
+        }
+    }
+}
+
+/// Receives the body of a request: a `thing`. Returns the answer if it cannot be had.
+async fn body_of(request: Request<Incoming>, thing: &str) -> Result<Bytes, Answer> {
+    let body = Limited::new(request.into_body(), LONGEST_BODY).collect();
+    match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(_)) => {
+            let why = format!("the {thing} is longer than 4 KiB");
+            Err(plain(StatusCode::PAYLOAD_TOO_LARGE, &why))
+        }
+        Err(_) => {
+            let why = format!("the {thing} did not arrive in time");
+            Err(plain(StatusCode::REQUEST_TIMEOUT, &why))
         }
     }
 }

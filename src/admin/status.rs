@@ -9,6 +9,7 @@ use crate::data::description::Description;
 use crate::data::upstream::Upstream;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::metrics::{Metrics, QuestionKind, VerdictKind};
+use crate::time::clock::Instant;
 
 /// Maximum keys shown.
 const HOTTEST: usize = 10;
@@ -144,11 +145,11 @@ impl Master {
         let unix_time = electorate.unix_time();
         Self {
             shard: shared.settings.shard_name().map(str::to_owned),
-            address: shared.settings.masters[id.index()].to_string(),
+            address: electorate.address(id).to_string(),
             state: state(shared, id),
             reason,
             copying: [electorate.progress(id).copied(), electorate.progress(id).total()],
-            since_seconds: electorate.since(id).elapsed().as_secs(),
+            since_seconds: since(shared, id).elapsed().as_secs(),
             latency_us: electorate.latency(id).as_micros(),
             clock_offset_ms: unix_time.ahead_ms(id),
             ballots: sum_of_cluster(shared, |metrics| metrics.master(id).answered()),
@@ -207,6 +208,15 @@ pub(super) fn voters(shared: &Shared) -> MasterSet {
 /// Whether a worker is connected to the master.
 pub(super) fn is_up(shared: &Shared, master: MasterId) -> bool {
     shared.metrics.iter().any(|metrics| metrics.master(master).is_up.holds())
+}
+
+/// Returns the time since which the master is in its state. A master is down since the last worker lost it.
+fn since(shared: &Shared, master: MasterId) -> Instant {
+    let links = shared.metrics.iter().map(|metrics| metrics.master(master).is_up.since());
+    match is_up(shared, master) {
+        true => shared.electorate.since(master),
+        false => links.max().unwrap_or_else(|| shared.electorate.since(master)),
+    }
 }
 
 /// Returns one of [`STATES`].

@@ -301,6 +301,6 @@ fn words_of(error: &ProbeError) -> Option<String> {
             Some("WRONGPASS the user or the password in --data is wrong".to_owned())
         }
         ProbeError::Refused(error) => error.code().map(|_| text_of(error)),
-        ProbeError::Unreachable(_) => None,
+        ProbeError::NotRedis | ProbeError::Unreachable(_) => None,
     }
 }

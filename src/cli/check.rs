@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use self::list::List;
+use super::table::aligned;
 use crate::config::Settings;
 use crate::decision::quorum::{MasterId, Quorum};
 use crate::decision::roster::admission::Shown;
@@ -124,7 +125,7 @@ fn report(settings: &Settings, looks: &Looks) -> CheckReport {
     let (Ok(sentence) | Err(sentence)) = outlook;
     let text = format!(
         "{}\n{}{voters} of {n} masters could vote and {needed} are needed: {sentence}.\n",
-        table(&rows),
+        aligned(&rows),
         roster.as_ref().map_or_else(|| no_roster(looks), told),
     );
     CheckReport { text, can_serve }
@@ -251,6 +252,7 @@ fn youth(settings: &Settings, looks: &Looks, index: usize) -> Result<(), String>
         quorum: settings.quorum(),
         restart_wait: settings.restart_wait(),
         cold_start: settings.cold_start,
+        are_new: false,
     };
     let seen: Vec<usize> = (0..looks.len()).filter(|at| looks[*at].is_ok()).collect();
     let facts: Vec<_> = looks.iter().flatten().map(|look| &look.facts).collect();
@@ -281,26 +283,6 @@ fn row(address: String, look: Option<&ProbeReport>, verdict: String) -> [String;
     ]
 }
 
-/// Formats columns two spaces apart.
-fn table(rows: &[[String; 10]]) -> String {
-    let mut widths = [0; 10];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (width, cell) in widths.iter().zip(row) {
-            let _ = write!(line, "{cell:width$}  ");
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,7 +291,7 @@ mod tests {
     fn columns_are_as_wide_as_what_is_in_them() {
         let mut rows = vec![HEADINGS.map(str::to_owned)];
         rows.push([""; 10].map(|_| "x".repeat(12)));
-        let text = table(&rows);
+        let text = aligned(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0].find("role"), Some(14));
         assert_eq!(lines[1].len(), 10 * 12 + 9 * 2);

@@ -2,6 +2,9 @@
 //!
 //! Each is a plain `redis-server` on a free port of 127.0.0.1 with a directory of its own, and persists nothing.
 
+mod controls;
+mod supervision;
+
 use std::fs::DirBuilder;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,6 +18,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::config::MasterAddr;
+use controls::has_terminal;
+pub use supervision::SupervisedMasters;
 
 /// Running local masters, and possibly a data Redis next to them. Dropping it ends them and removes their files.
 ///
@@ -44,6 +49,8 @@ pub enum DevError {
     Directory(#[source] io::Error),
     #[error("cannot find free ports for the masters: {0}")]
     Ports(#[source] io::Error),
+    #[error("it has ended: start it first")]
+    IsDown,
 }
 
 impl LocalMasters {
@@ -115,6 +122,8 @@ impl LocalMasters {
             text += &format!("status page at http://{admin}/\n");
         }
         text + &lines_to_paste(proxy, self.servers.len(), self.data.is_some())
+            + &controls::explanation(has_terminal())
+            + "\nCtrl-C ends the proxy and all of these.\n"
     }
 }
 
@@ -124,13 +133,17 @@ struct Server {
     port: u16,
     process: Child,
     log: PathBuf,
+    /// Whether it was running when last looked at.
+    is_up: bool,
 }
 
 impl Server {
     fn spawn(port: u16, directory: &Path) -> Result<Self, DevError> {
         let program = find_program("redis-server").ok_or(DevError::NotInstalled)?;
         let directory = directory.join(port.to_string());
-        makedirectory(&directory).map_err(DevError::Directory)?;
+        if !directory.is_dir() {
+            makedirectory(&directory).map_err(DevError::Directory)?;
+        }
         let log = directory.join("redis.log");
         let mut command = dies_with_us(&program);
         command
@@ -146,7 +159,7 @@ impl Server {
             // Ctrl-C in a terminal signals the whole group, and the proxy needs its masters to drain.
             .process_group(0);
         let process = command.spawn().map_err(DevError::Start)?;
-        Ok(Self { port, process, log })
+        Ok(Self { port, process, log, is_up: true })
     }
 
     async fn answers(&mut self) -> Result<(), DevError> {
@@ -268,8 +281,7 @@ fn lines_to_paste(proxy: SocketAddr, n: usize, with_data: bool) -> String {
          {redis_cli} SET lock:demo alice NX PX 30000\n\
          {redis_cli} SET lock:demo bob NX PX 30000\n\
          {redis_cli} EVAL \"{RELEASE}\" 1 lock:demo alice\n\
-         {data}\n\
-         Ctrl-C ends the proxy and all of these.\n"
+         {data}"
     )
 }
 

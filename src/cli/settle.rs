@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
+use super::table::aligned;
 use crate::catalogue::reserved::is_reserved;
 use crate::context::shared::Shared;
 use crate::context::worker::Worker;
@@ -255,7 +256,8 @@ impl Settling {
                 }
             }
         });
-        aligned(std::iter::once(HEADINGS.map(str::to_owned)).chain(rows).collect())
+        let rows: Vec<Row> = std::iter::once(HEADINGS.map(str::to_owned)).chain(rows).collect();
+        aligned(&rows)
     }
 }
 
@@ -308,16 +310,6 @@ fn ballot(ballot: Ballot) -> String {
         Ballot::NONE => "-".to_owned(),
         Ballot { counter, worker, .. } => format!("{counter}.{:04x}", worker >> 48),
     }
-}
-
-fn aligned(rows: Vec<Row>) -> String {
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADINGS.len()).map(width).collect();
-    let line = |row: &Row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
 }
 
 fn sentence(why: &Reply) -> String {

@@ -47,6 +47,27 @@ pub fn listen(
     Ok(stopping)
 }
 
+/// Calls `act` with each SIGUSR1 from now on, on a thread of its own.
+///
+/// # Errors
+/// Returns an error if the system refuses a thread or a signal handler.
+pub fn on_user_1(mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut user_1 = {
+        let _entered = runtime.enter();
+        signal(SignalKind::user_defined1())?
+    };
+    let listen = async move {
+        while user_1.recv().await.is_some() {
+            act();
+        }
+    };
+    std::thread::Builder::new()
+        .name("user-1".to_owned())
+        .spawn(move || runtime.block_on(listen))?;
+    Ok(())
+}
+
 struct Signals {
     interrupt: Signal,
     terminate: Signal,

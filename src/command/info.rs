@@ -249,11 +249,12 @@ fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {
         None => (standing.word(), electorate.reason(master)),
     };
     let metrics = metrics.master(master);
+    let since = if link.is_up() { electorate.since(master) } else { metrics.is_up.since() };
     let (ballots, unknown) = (metrics.answered(), metrics.unknown.get());
     let fields: [(&str, &dyn std::fmt::Display); 12] = [
-        ("address", link.address()),
+        ("address", &link.address()),
         ("state", &state),
-        ("since_seconds", &electorate.since(master).elapsed().as_secs()),
+        ("since_seconds", &since.elapsed().as_secs()),
         ("link", &if link.is_up() { "up" } else { "down" }),
         ("latency_us", &electorate.latency(master).as_micros()),
         ("ballots", &ballots),

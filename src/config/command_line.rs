@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::file::UnreadableFile;
@@ -15,6 +15,7 @@ use super::typed::Typed;
 /// A Redis-protocol proxy that makes N independent masters look like one, and takes locks by majority.
 #[derive(Parser)]
 #[command(name = "redlock-proxy", version, max_term_width = 100)]
+#[command(after_help = SHORT_EXAMPLES, after_long_help = EXAMPLES)]
 pub struct Cli {
     /// The settings on the command line and in the environment.
     #[command(flatten)]
@@ -26,6 +27,36 @@ pub struct Cli {
     #[command(subcommand)]
     pub action: Option<CliAction>,
 }
+
+/// End of the short help.
+const SHORT_EXAMPLES: &str = "\
+Examples:
+  redlock-proxy dev
+  redlock-proxy --master redis1:6379 --master redis2:6379 --master redis3:6379
+
+All settings: redlock-proxy --help";
+
+/// End of the long help.
+const EXAMPLES: &str = "\
+Examples:
+  Try it: three local masters, a data Redis, and the proxy on 127.0.0.1:6379.
+    redlock-proxy dev
+
+  Serve all keys as locks on three masters.
+    redlock-proxy --master redis1:6379 --master redis2:6379 --master redis3:6379
+
+  Serve the locks at the address where the application has all its keys.
+    redlock-proxy --masters redis1,redis2,redis3 --data redis://redis0:6379/0 --lock-keys 'lock:*'
+
+  Read the settings from a file, after a look at whether they can work.
+    redlock-proxy --config /etc/redlock-proxy/redlock-proxy.toml check
+    redlock-proxy --config /etc/redlock-proxy/redlock-proxy.toml
+
+  Replace a master while everything runs.
+    redlock-proxy members replace redis3:6379 redis4:6379
+
+Each setting may also be given in the environment, as REDLOCK_PROXY_ and its name, and in the
+file. A flag overrides the environment, which overrides the file.";
 
 /// Settings, and a file with more of them.
 #[derive(Args)]
@@ -44,16 +75,28 @@ const WITH_SETTINGS: [&str; 3] = ["check", "settle", "learn"];
 /// A task other than to serve the configured masters.
 #[derive(Subcommand)]
 pub enum CliAction {
-    /// Start local masters, a data Redis and a proxy in front of them, to try it out (settings go before `dev`).
+    /// Start local masters and a proxy in front of them, to try it out.
+    ///
+    /// Settings go before `dev`.
     Dev(DevArgs),
-    /// Query every master once, print a table, and exit with 1 if a proxy could not serve with them.
+    /// Query every master once, and say whether a proxy could serve with them.
+    ///
+    /// Exits with 1 if it could not.
     Check(Box<GivenSettings>),
-    /// Show the contents of a key on each master, make those that vote agree, and exit with 1 if they still differ.
+    /// Show what each master has under a key, and make those that vote agree.
+    ///
+    /// Exits with 1 if they still differ.
     Settle(Box<SettleArgs>),
-    /// Pass everything through to --data, watch for locks, and print their patterns as settings.
+    /// Watch an application, and print which of its keys are locks.
+    ///
+    /// Everything is passed through to --data. The patterns are printed as settings.
     Learn(Box<LearnArgs>),
-    /// Exit with 0 if a proxy answers, otherwise with 1: for health checks of containers.
+    /// Exit with 0 if a proxy answers, otherwise with 1.
+    ///
+    /// For health checks of containers.
     Health(HealthArgs),
+    /// Show the members of a running proxy's cluster, or replace one.
+    Members(Box<MembersArgs>),
     /// Print a manual page, or completions for a shell.
     Generate(GenerateArgs),
 }
@@ -109,6 +152,37 @@ pub struct HealthArgs {
     pub password: Option<String>,
 }
 
+/// The words after `members`.
+#[derive(Args)]
+pub struct MembersArgs {
+    /// Change to make.
+    #[command(subcommand)]
+    pub change: Option<MembersChange>,
+    /// Admin port of the proxy to ask. [default: the configured one, or 127.0.0.1:9379]
+    #[arg(long, value_name = "HOST:PORT", global = true)]
+    pub connect: Option<String>,
+    /// User to give. [default: the default user]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub user: Option<String>,
+    /// Password to give. [default: the configured requirepass]
+    #[arg(long, global = true)]
+    pub password: Option<String>,
+}
+
+/// A change of the members.
+#[derive(Subcommand)]
+pub enum MembersChange {
+    /// Give a member's place to another, empty Redis, and wait until it votes.
+    Replace {
+        /// Address of the member, as the proxy knows it.
+        #[arg(value_name = "OLD")]
+        old: String,
+        /// Address of the new Redis, at which all proxies reach it.
+        #[arg(value_name = "NEW")]
+        new: String,
+    },
+}
+
 /// The words after `generate`.
 #[derive(Args)]
 pub struct GenerateArgs {
@@ -140,11 +214,11 @@ impl Cli {
             Some(Some(value)) if value.is_empty() => arg.env(Resettable::Reset),
             _ => arg,
         });
-        // The environment is read only once, and any flag overrides it.
-        let without_environment = |after: Command| after.mut_args(|arg| arg.env(Resettable::Reset));
         let command = WITH_SETTINGS
             .into_iter()
-            .fold(command, |command, name| command.mut_subcommand(name, without_environment));
+            .fold(command, |command, name| command.mut_subcommand(name, after_settings));
+        // The end of the help says it for all of them.
+        let command = command.mut_args(|arg| arg.hide_env(true));
         Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
@@ -193,6 +267,19 @@ impl Generated {
     }
 }
 
+/// Returns a subcommand that accepts settings, without them in its help. The environment is read only once, and any flag
+/// overrides it.
+fn after_settings(subcommand: Command) -> Command {
+    let root = Cli::command();
+    let is_setting = |arg: &Arg| root.get_arguments().any(|other| other.get_id() == arg.get_id());
+    let subcommand = subcommand.mut_args(|arg| match is_setting(&arg) && arg.get_id() != "help" {
+        true => arg.env(Resettable::Reset).hide(true),
+        false => arg,
+    });
+    subcommand
+        .after_help("Settings may stand before or after its name: redlock-proxy --help shows them.")
+}
+
 /// Writes the manual page. It has no date, but an empty placeholder is needed, or the version would take its place.
 fn manual(command: Command, out: &mut impl io::Write) -> io::Result<()> {
     let mut text = Vec::new();
@@ -206,10 +293,25 @@ pub fn one_sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
     let sentence = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    match error.get(ContextKind::SuggestedArg) {
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
+        && is_setting(word)
+    {
+        return format!("{sentence} here: settings go before the subcommand");
+    }
+    let similar = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand];
+    match similar.into_iter().find_map(|kind| error.get(kind)) {
         Some(ContextValue::String(similar)) => format!("{sentence}, did you mean {similar}?"),
+        Some(ContextValue::Strings(similar)) if !similar.is_empty() => {
+            format!("{sentence}, did you mean {}?", similar.join(" or "))
+        }
         _ => sentence,
     }
+}
+
+/// Whether a word is the flag of a setting.
+fn is_setting(word: &str) -> bool {
+    let name = word.trim_start_matches("--").split('=').next();
+    Cli::command().get_arguments().any(|arg| arg.get_long() == name)
 }
 
 #[cfg(test)]
@@ -259,7 +361,12 @@ mod tests {
                 "redlock-proxy --vote-time 1",
                 "unexpected argument '--vote-time' found, did you mean --vote-timeout?",
             ),
-            ("redlock-proxy serve", "unrecognized subcommand 'serve'"),
+            ("redlock-proxy begin", "unrecognized subcommand 'begin'"),
+            ("redlock-proxy chek", "unrecognized subcommand 'chek', did you mean check?"),
+            (
+                "redlock-proxy dev --master a:1",
+                "unexpected argument '--master' found here: settings go before the subcommand",
+            ),
             (
                 "redlock-proxy dev --masters 99",
                 "invalid value '99' for '--masters <N>': 99 is not in 1..=31",
@@ -269,12 +376,42 @@ mod tests {
         }
     }
 
+    fn help(line: &str) -> String {
+        match read(line) {
+            Ok(_) => panic!("no help: {line}"),
+            Err(help) => help.render().to_string(),
+        }
+    }
+
+    #[test]
+    fn the_short_help_fits_on_a_screen_and_the_long_one_has_headings() {
+        let (short, long) = (help("redlock-proxy -h"), help("redlock-proxy --help"));
+        assert!(short.lines().count() <= 40, "{short}");
+        for flag in ["--master ", "--data ", "--lock-keys ", "--listen ", "--admin ", "--config "] {
+            assert!(short.contains(flag), "{flag} is missing: {short}");
+        }
+        let headings =
+            ["Listening:", "Masters:", "Locks:", "Data:", "Limits:", "Security:", "Operation:"];
+        let places: Vec<_> = headings.map(|heading| long.find(heading)).to_vec();
+        assert!(places.is_sorted() && places[0].is_some(), "{places:?}: {long}");
+    }
+
+    #[test]
+    fn a_subcommand_shows_its_own_flags_only() {
+        for name in ["check", "settle", "learn", "dev", "health", "members"] {
+            let shown = help(&format!("redlock-proxy {name} --help"));
+            assert!(!shown.contains("--vote-timeout"), "{shown}");
+        }
+        assert!(help("redlock-proxy settle --help").contains("--release-locks"));
+    }
+
     /// The help is written by hand, so that clap's own defaults do not override the file's settings.
     #[test]
     fn the_help_tells_the_real_defaults() {
         let mut words = vec![OsString::from("redlock-proxy"), "--master=a:1".into()];
         for arg in Cli::command().get_arguments() {
-            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let help =
+                arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
             if let Some((_, default)) = help.split_once("[default: ") {
                 let (flag, default) = (arg.get_long().unwrap(), default.trim_end_matches(']'));
                 words.push(format!("--{flag}={default}").into());

@@ -35,6 +35,17 @@ impl FromStr for MasterAddr {
     }
 }
 
+impl MasterAddr {
+    /// Returns the address of another master, `host:port`, with the same login and the same use of TLS.
+    ///
+    /// # Errors
+    /// Returns an error if `place` is no such address.
+    pub fn at(&self, place: &str) -> Result<Self, InvalidMasterAddr> {
+        let Self { host, port, .. } = parse_endpoint(place)?;
+        Ok(Self { host, port, ..self.clone() })
+    }
+}
+
 impl fmt::Display for MasterAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {

@@ -1,6 +1,6 @@
 //! The settings: the words that were typed, and their meaning.
 //!
-//! [`table::SETTINGS`] has a row for each. A [`Settings`] is checked when it is created, so other modules need not
+//! [`table::GROUPS`] has a row for each. A [`Settings`] is checked when it is created, so other modules need not
 //! validate values again.
 
 mod access;
@@ -93,6 +93,8 @@ pub struct Settings {
     pub restart_wait: Option<Duration>,
     /// Whether masters vote at once if all of them are young.
     pub cold_start: ColdStart,
+    /// Whether this process has started the masters itself, so that they have had nothing to forget.
+    pub starts_masters: bool,
     /// The socket at which a running proxy hands over to its successor; `None` disables it.
     pub handover: Option<PathBuf>,
     /// Initial values of the settings that can change while the proxy runs.
@@ -167,6 +169,7 @@ impl Settings {
             workers: 1,
             restart_wait: None,
             cold_start: ColdStart::Trust,
+            starts_masters: false,
             handover: None,
             live: Live::default(),
         }
@@ -214,7 +217,7 @@ impl Settings {
             let reason = "handover is useless with `dev`, whose masters stop with it";
             return Err(InvalidSetting::new(reason));
         }
-        let mut settings = Self::try_new(masters)?;
+        let mut settings = Self { starts_masters: true, ..Self::try_new(masters)? };
         settings.apply(typed)?;
         Ok(settings)
     }
@@ -268,7 +271,7 @@ impl Settings {
         self.unix_socket = access::unix_socket(typed)?;
         self.master_tls = MasterTls::from_typed(typed)?;
         self.admin_host = access::admin_host(typed)?;
-        for setting in table::SETTINGS {
+        for setting in table::all() {
             setting.apply(self, typed)?;
         }
         self.live.requirepass = access::requirepass(typed)?;

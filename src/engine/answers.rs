@@ -25,6 +25,13 @@ impl Engine {
                 Some(poll) => poll.count(&vote, || self.term()),
                 None => Counting::Void,
             };
+            let counting = match counting {
+                Counting::Void if self.goes_on_without_gone(flight) => {
+                    let poll = flight.poll.as_mut();
+                    poll.map_or(Counting::Void, |poll| poll.count(&vote, || self.term()))
+                }
+                counting => counting,
+            };
             match counting {
                 Counting::Ahead => return self.wait_for_version(waiting, vote),
                 Counting::Void
@@ -38,6 +45,20 @@ impl Engine {
             self.receive(flight, master, waiting.round, Some(heard).filter(|_| counts), now);
         });
         self.start_ready();
+    }
+
+    /// Makes an operation go on without the votes of masters that have gone out since they were counted. Returns whether
+    /// there were any, and it can.
+    #[cold]
+    pub(super) fn goes_on_without_gone(&self, flight: &mut Flight) -> bool {
+        let Some(poll) = &mut flight.poll else { return false };
+        let term = self.term();
+        let gone = poll.gone_in(&term);
+        let can = !gone.is_empty() && flight.operation.kind.forget(gone);
+        if can {
+            poll.leave_gone(term);
+        }
+        can
     }
 
     /// Processes an answer that is no vote: the master has none, or has not proved that it remembers. The answer counts

@@ -227,7 +227,7 @@ async fn answered<D: Dial>(
 /// Connects to the process at the other end of the link, and only while the link is up.
 async fn open<D: Dial>(dial: &D, link: &Link) -> Option<Pipe<D::Stream>> {
     let known = link.facts().filter(|_| link.is_up())?;
-    let opened = connection::open(dial, link.address(), &known.run_id).await;
+    let opened = connection::open(dial, &link.address(), &known.run_id).await;
     let (connection, _) = opened.ok()?;
     Some(Pipe { connection, db: 0 })
 }

@@ -93,10 +93,12 @@ const LEAST_BACKLOG_BYTES: usize = 32 << 20;
 /// Number of largest requests that fit into a link's backlog.
 const LARGEST_REQUESTS: usize = 8;
 
+/// Reason why a link to a replaced instance ends.
+const REPLACED: &str = "it was replaced";
+
 /// One link. Shared by the engine, which sends on it, and its own task, which does the I/O.
 pub struct Link {
     master: MasterId,
-    address: MasterAddr,
     heartbeat_interval: Duration,
     max_backlog_bytes: usize,
     residents: Arc<Residents>,
@@ -129,6 +131,8 @@ struct State {
     deferred: Deferred,
     waker: Option<Waker>,
     silence: Silence,
+    /// Address that was dialled last.
+    dialled: Option<MasterAddr>,
     /// Reason to tear the link down, if any.
     broken: Option<&'static str>,
     facts: Option<Facts>,
@@ -150,7 +154,6 @@ impl Link {
         let largest = settings.max_request_bytes.saturating_mul(LARGEST_REQUESTS);
         Rc::new(Self {
             master,
-            address: settings.masters[master.index()].clone(),
             heartbeat_interval: silence::heartbeat_interval(
                 settings.vote_timeout,
                 settings.patience(),
@@ -169,9 +172,9 @@ impl Link {
         self.master
     }
 
-    /// Returns the master's address.
-    pub fn address(&self) -> &MasterAddr {
-        &self.address
+    /// Returns the master's current address.
+    pub fn address(&self) -> MasterAddr {
+        self.proofs.electorate().address(self.master)
     }
 
     /// Returns the second connection, for large answers.
@@ -309,6 +312,18 @@ impl Link {
             drop(state);
             self.look(term);
         }
+    }
+
+    /// Tears the link down if it leads to an instance that was replaced.
+    pub fn leave_replaced(&self) {
+        if self.has_moved() {
+            self.break_down(&mut self.state.borrow_mut(), REPLACED);
+        }
+    }
+
+    /// Whether the master was replaced since it was dialled.
+    fn has_moved(&self) -> bool {
+        self.state.borrow().dialled.as_ref().is_some_and(|dialled| *dialled != self.address())
     }
 
     /// Makes an idle master prove that it still remembers.

@@ -319,8 +319,13 @@ mod tests {
         let vote_timeout = rules.vote_timeout;
         let rules = Rules { patience: vote_timeout, ..rules };
         let cold_start = ColdStart::Trust;
-        let terms =
-            ElectorateTerms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
+        let are_new = false;
+        let terms = ElectorateTerms {
+            quorum: rules.quorum,
+            restart_wait: vote_timeout,
+            cold_start,
+            are_new,
+        };
         let address = |port| format!("nowhere:{port}").parse().expect("an address");
         let addresses = (1..=3).map(address).collect();
         let electorate = Arc::new(Electorate::new(terms, 0.01, addresses));

@@ -48,6 +48,11 @@ impl Proofs {
         Self { master, electorate, clock, flushes, flushed }
     }
 
+    /// Returns the knowledge about all masters.
+    pub(super) fn electorate(&self) -> &Electorate {
+        &self.electorate
+    }
+
     /// Returns the current time, against which a `TIME` reply is judged.
     pub(super) fn now_us(&self) -> i64 {
         self.elapsed_us(clock::now())

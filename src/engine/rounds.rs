@@ -22,7 +22,11 @@ impl Engine {
         }
         self.asks_as_poller(flight);
         let db = flight.operation.db;
-        let Some(poll) = flight.poll_in(term, self.last_flush(panel, db)) else {
+        let flush = self.last_flush(panel, db);
+        let poll = flight
+            .poll_in(term, flush)
+            .or_else(|| self.goes_on_without_gone(flight).then(|| flight.poll_in(term, flush))?);
+        let Some(poll) = poll else {
             let reply = verdict::undecided(&self.rules, 0);
             return self.reply(flight, reply, turn::End::Lost);
         };

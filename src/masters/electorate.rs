@@ -6,7 +6,7 @@
 mod state;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,6 +15,7 @@ use tokio::sync::futures::Notified;
 use super::facts::{FARTHEST_AHEAD_MS, Facts};
 use super::probe_signal::Looks;
 use super::roster::copy::Progress;
+use super::roster::orders::{MemberOrder, Obeyed, Orders};
 use super::standing::{Cause, MasterStanding};
 use crate::config::{ColdStart, MasterAddr, Settings};
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
@@ -35,6 +36,9 @@ pub(super) const FIRST_VERSION: u64 = 1;
 /// Reason why no vote counts although the roster is known.
 const CLOCKS: &str = "too few masters' clocks agree with another proxy's notes so far: wait until more masters can be read, or --restart-wait has passed";
 
+/// Maximum time for an order about the members. The admin port answers within ten seconds.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(8);
+
 /// Settings that decide which masters vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ElectorateTerms {
@@ -44,12 +48,15 @@ pub struct ElectorateTerms {
     pub restart_wait: Duration,
     /// Policy for a first deployment.
     pub cold_start: ColdStart,
+    /// Whether the masters have been started by this process, so that they have had nothing to forget.
+    pub are_new: bool,
 }
 
 /// The workers' shared knowledge about the masters.
 #[derive(Debug)]
 pub struct Electorate {
-    addresses: Vec<MasterAddr>,
+    /// Current address of each master of the list.
+    addresses: RwLock<Vec<MasterAddr>>,
     terms: ElectorateTerms,
     state: Mutex<State>,
     /// Number of times the term has changed.
@@ -60,11 +67,14 @@ pub struct Electorate {
     unix_time: Arc<UnixTime>,
     /// Wakes waiters when a master's standing changes.
     changed: Notify,
+    /// Wakes waiters when a master was replaced.
+    moved: Notify,
     /// Wakes the keeper when a probe finds something that it must handle.
     attention: Notify,
     /// Wakes the task that only follows the roster, on the same findings.
     news: Notify,
     seen: Vec<Seen>,
+    orders: Orders,
 }
 
 impl Electorate {
@@ -74,6 +84,7 @@ impl Electorate {
             quorum: settings.quorum(),
             restart_wait: settings.restart_wait(),
             cold_start: settings.cold_start,
+            are_new: settings.starts_masters,
         };
         Self::new(terms, settings.drift, settings.masters.clone())
     }
@@ -109,10 +120,12 @@ impl Electorate {
             clock_epoch: AtomicU64::new(0),
             unix_time: Arc::new(UnixTime::new(addresses.len(), drift)),
             changed: Notify::new(),
+            moved: Notify::new(),
             attention: Notify::new(),
             news: Notify::new(),
             seen,
-            addresses,
+            orders: Orders::default(),
+            addresses: RwLock::new(addresses),
         }
     }
 
@@ -215,6 +228,12 @@ impl Electorate {
         self.state().roster.clone()
     }
 
+    /// Returns that roster, and the member that each master of the list is.
+    pub fn followed(&self) -> (Roster, Seats) {
+        let state = self.state();
+        (state.roster.clone(), state.seats.clone())
+    }
+
     /// Returns the probes of a master.
     pub fn looks(&self, master: MasterId) -> &Looks {
         &self.seen[master.index()].looks
@@ -228,6 +247,20 @@ impl Electorate {
     /// Waits until a probe finds something for the keeper to handle.
     pub async fn attention(&self) {
         self.attention.notified().await;
+    }
+
+    /// Has an order about the members carried out.
+    ///
+    /// Returns `None` if it is not known in time whether it was.
+    pub async fn order(&self, order: MemberOrder) -> Option<Obeyed> {
+        let outcome = self.orders.give(order);
+        self.attend_to_roster();
+        tokio::time::timeout(ORDER_TIMEOUT, outcome).await.ok()?.ok()
+    }
+
+    /// Returns the operator's orders.
+    pub(super) fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// Wakes the keeper regardless of what probes have found.
@@ -323,9 +356,38 @@ impl Electorate {
         }
     }
 
-    /// Returns the address of a master.
-    pub(super) fn address(&self, master: MasterId) -> &MasterAddr {
-        &self.addresses[master.index()]
+    /// Returns the current address of a master.
+    pub fn address(&self, master: MasterId) -> MasterAddr {
+        self.addresses.read().unwrap_or_else(PoisonError::into_inner)[master.index()].clone()
+    }
+
+    /// Returns the current addresses of all masters, in list order.
+    pub fn addresses(&self) -> Vec<MasterAddr> {
+        self.addresses.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records that the place of a master was given to an instance at another address. What the former instance has
+    /// shown is forgotten.
+    pub(super) fn move_to(&self, master: MasterId, address: MasterAddr) {
+        let before = {
+            let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut addresses[master.index()], address.clone())
+        };
+        tracing::warn!(
+            "the master {before} was replaced by {address}: change the list of masters accordingly"
+        );
+        self.lost_sight(master);
+        self.change(|state| {
+            let known = &mut state.masters[master.index()];
+            (known.facts, known.doubt) = (None, None);
+        });
+        self.attend(master);
+        self.moved.notify_waiters();
+    }
+
+    /// Resolves at the next replacement of a master after this call.
+    pub fn moved(&self) -> Notified<'_> {
+        self.moved.notified()
     }
 
     /// Returns the result of each master's last probe.
@@ -472,7 +534,7 @@ impl Electorate {
         let mut state = self.state();
         let result = act(&mut state);
         let now = clock::now();
-        for at in 0..self.addresses.len() {
+        for at in 0..self.seen.len() {
             let standing = state.standing(at);
             let known = &mut state.masters[at];
             if known.standing != standing {

@@ -51,6 +51,9 @@ pub enum ProbeError {
         "WRONGPASS: it rejects the configured user and password: correct its URL, or master-user and master-password-file"
     )]
     WrongPassword,
+    /// Another kind of server answers there.
+    #[error("it does not speak Redis's protocol: another server listens there")]
+    NotRedis,
     /// The master refused a command, e.g. because it requires a password or is loading.
     #[error("{}", in_its_words(.0))]
     Refused(redis::RedisError),
@@ -67,6 +70,7 @@ impl From<redis::RedisError> for ProbeError {
     fn from(error: redis::RedisError) -> Self {
         match error.kind() {
             redis::ErrorKind::AuthenticationFailed => Self::WrongPassword,
+            redis::ErrorKind::Parse => Self::NotRedis,
             _ => Self::Refused(error),
         }
     }
@@ -214,6 +218,8 @@ pub struct ProbeReport {
     pub ahead_us: i64,
     /// Marks that prove the master's memory.
     pub marks: Marks,
+    /// Number of keys in all databases.
+    pub keys: u64,
 }
 
 /// Probes a master once, for use outside a running proxy.
@@ -228,7 +234,8 @@ pub async fn look_once(dial: &impl Dial, address: &MasterAddr) -> Result<ProbeRe
         let ours = clock::unix_micros();
         let took = (reading.answered - reading.asked).as_micros() as i64;
         let ahead_us = reading.unix_micros - (ours - took / 2);
-        Ok(ProbeReport { facts, reading, ahead_us, marks })
+        let keys = count_keys(&mut connection).await?;
+        Ok(ProbeReport { facts, reading, ahead_us, marks, keys })
     })
     .await
 }
@@ -240,6 +247,18 @@ pub(super) async fn read_clock(
     let asked = clock::now();
     let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(connection).await?;
     Ok(ClockReading { asked, answered: clock::now(), unix_micros: seconds * 1_000_000 + micros })
+}
+
+/// Counts the keys in all databases.
+async fn count_keys(connection: &mut MultiplexedConnection) -> RedisResult<u64> {
+    let info: String = redis::cmd("INFO").arg("keyspace").query_async(connection).await?;
+    Ok(keys_in(&info))
+}
+
+/// Returns the sum of the keys in an `INFO keyspace`: `db0:keys=2,expires=1,avg_ttl=0`.
+fn keys_in(info: &str) -> u64 {
+    let keys = |line: &str| line.split_once(":keys=")?.1.split(',').next()?.parse::<u64>().ok();
+    info.lines().filter_map(keys).sum()
 }
 
 /// Kills the previous link. A master that was stopped or partitioned may still have our last requests in its socket.

@@ -13,7 +13,6 @@ use super::dial::{CONNECT_TIMEOUT, Dial, Stream as _};
 use super::electorate::Electorate;
 use super::probe::{self, ProbeError, connection_info};
 use super::roster::together::Together;
-use crate::config::MasterAddr;
 use crate::decision::quorum::{MasterId, Quorum};
 
 /// Time limit for each answer from a master.
@@ -37,9 +36,7 @@ pub(super) enum Failed {
 pub struct Errands<D> {
     /// Opens connections.
     pub dial: D,
-    /// All masters, in list order.
-    pub addresses: Arc<[MasterAddr]>,
-    /// The current voters.
+    /// The current voters, and the addresses of all masters.
     pub electorate: Arc<Electorate>,
     /// Quorum that makes a value count.
     pub quorum: Quorum,
@@ -76,10 +73,10 @@ impl<D: Dial> Errands<D> {
     }
 
     async fn open(&self, master: MasterId) -> Result<Errand, Failed> {
-        let address = &self.addresses[master.index()];
-        let stream = self.dial.dial(address).await.map_err(ProbeError::from)?;
+        let address = self.electorate.address(master);
+        let stream = self.dial.dial(&address).await.map_err(ProbeError::from)?;
         stream.abort_on_close();
-        let info = connection_info(address);
+        let info = connection_info(&address);
         let (opened, open) = oneshot::channel();
         let driver = Driver(tokio::task::spawn_local(async move {
             match MultiplexedConnection::new(&info, stream).await {

@@ -20,6 +20,9 @@ pub enum Cause {
     /// The master's clock deviates from ours and has expired locks too early or too late.
     #[error("its clock has {0}, and keys expire by that clock")]
     Clock(String),
+    /// The operator has given its place to another instance.
+    #[error("it takes the place of another instance")]
+    Replaced,
     /// Another proxy has excluded the master from the roster.
     #[error("another proxy found that it had forgotten locks")]
     Elsewhere,
@@ -27,7 +30,8 @@ pub enum Cause {
 
 impl Cause {
     /// Names of the kinds, in the order of [`Cause::kind`].
-    pub const KINDS: [&str; 6] = ["restarted", "young", "flushed", "doubted", "clock", "elsewhere"];
+    pub const KINDS: [&str; 7] =
+        ["restarted", "young", "flushed", "doubted", "clock", "elsewhere", "replaced"];
 
     /// Returns the index of the cause's kind in [`Cause::KINDS`].
     pub fn kind(&self) -> usize {
@@ -38,6 +42,7 @@ impl Cause {
             Self::Doubted(_) => 3,
             Self::Clock(_) => 4,
             Self::Elsewhere => 5,
+            Self::Replaced => 6,
         }
     }
 }

@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 enum Looked {
     /// The findings were reported.
     Told,
-    /// The master's name now leads to another process, and nothing was reported.
+    /// The master is another process now, and nothing was reported.
     Elsewhere,
 }
 
@@ -46,8 +46,6 @@ enum Ended {
 pub struct MasterWatch {
     /// Id of the master.
     pub master: MasterId,
-    /// Address of the master.
-    pub address: MasterAddr,
     /// Receives the findings.
     pub electorate: Arc<Electorate>,
 }
@@ -60,7 +58,8 @@ impl MasterWatch {
             let ended = self.look(&dial, &mut || pauses = Pauses::default()).await;
             if let Ended::Lost(error) = ended {
                 // The links log connection problems.
-                tracing::debug!(master = %self.address, %error, "cannot look after it");
+                let master = self.electorate.address(self.master);
+                tracing::debug!(%master, %error, "cannot look after it");
                 self.electorate.lost_sight(self.master);
             }
             let wanted = self.electorate.looks(self.master).is_wanted();
@@ -69,15 +68,16 @@ impl MasterWatch {
     }
 
     async fn look(&self, dial: &impl Dial, answered: &mut impl FnMut()) -> Ended {
-        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&self.address)).await;
+        let address = self.electorate.address(self.master);
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&address)).await;
         let stream = match dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())) {
             Ok(stream) => stream,
             Err(error) => return Ended::Lost(error.into()),
         };
-        let info = connection_info(&self.address);
+        let info = connection_info(&address);
         let looking = probe::over(stream, &info, |mut connection| async {
             connection.set_response_timeout(ANSWER_TIMEOUT);
-            Ok(self.look_again_and_again(connection, answered).await)
+            Ok(self.look_again_and_again(connection, &address, answered).await)
         });
         looking.await.unwrap_or_else(Ended::Lost)
     }
@@ -85,12 +85,13 @@ impl MasterWatch {
     async fn look_again_and_again(
         &self,
         mut connection: MultiplexedConnection,
+        address: &MasterAddr,
         answered: &mut impl FnMut(),
     ) -> Ended {
         let mut announcement = Announcement::default();
         let mut is_fresh = true;
         loop {
-            match self.once(&mut connection, &mut announcement, is_fresh).await {
+            match self.once(&mut connection, address, &mut announcement, is_fresh).await {
                 Ok(Looked::Told) => {}
                 Ok(Looked::Elsewhere) => return Ended::Elsewhere,
                 Err(error) => return Ended::Lost(error.into()),
@@ -105,6 +106,7 @@ impl MasterWatch {
     async fn once(
         &self,
         connection: &mut MultiplexedConnection,
+        address: &MasterAddr,
         announcement: &mut Announcement,
         is_fresh: bool,
     ) -> RedisResult<Looked> {
@@ -136,6 +138,9 @@ impl MasterWatch {
         if known.bar.is_some() && facts.bar.is_none() {
             marks = marks::look(connection, facts.databases).await?;
         }
+        if self.electorate.address(self.master) != *address {
+            return Ok(Looked::Elsewhere);
+        }
         self.electorate.observe(self.master, facts.clone());
         if self.electorate.is_doubted(self.master) && facts.bar.is_none() && marks.any().is_some() {
             // Removing the mark informs everyone who counts this master's votes, including other proxies.
@@ -143,6 +148,9 @@ impl MasterWatch {
             marks = marks::look(connection, facts.databases).await?;
         }
         let has_older = has_older.unwrap_or_default();
+        if self.electorate.address(self.master) != *address {
+            return Ok(Looked::Elsewhere);
+        }
         self.electorate.looked_at(
             self.master,
             MasterSight { marks, facts, has_older, note: note.flatten() },

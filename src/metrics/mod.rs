@@ -8,11 +8,12 @@ pub mod errors;
 pub mod histogram;
 pub mod process;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalogue::table;
 use crate::decision::quorum::MasterId;
+use crate::time::clock::{self, Instant};
 
 pub use contention::Contention;
 use errors::Errors;
@@ -56,19 +57,35 @@ impl Gauge {
 }
 
 /// A state that its owner keeps here, so that every reader sees the present one.
-#[derive(Debug, Default)]
-pub struct Flag(AtomicBool);
+#[derive(Debug)]
+pub struct Flag {
+    holds: AtomicBool,
+    since: Mutex<Instant>,
+}
+
+impl Default for Flag {
+    fn default() -> Self {
+        Self { holds: AtomicBool::new(false), since: Mutex::new(clock::now()) }
+    }
+}
 
 impl Flag {
     /// Sets the state.
     pub fn set(&self, holds: bool) {
-        self.0.store(holds, Ordering::Relaxed);
+        if self.holds.swap(holds, Ordering::Relaxed) != holds {
+            *self.since.lock().unwrap_or_else(PoisonError::into_inner) = clock::now();
+        }
+    }
+
+    /// Returns the time of the last change.
+    pub fn since(&self) -> Instant {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the state holds now.
     #[inline]
     pub fn holds(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.holds.load(Ordering::Relaxed)
     }
 }
 

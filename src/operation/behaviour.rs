@@ -141,6 +141,12 @@ pub trait Behaviour: Debug {
         false
     }
 
+    /// Forgets the answers of masters that have gone out of the cluster since. Returns whether the operation can go on
+    /// without them. Others begin again.
+    fn forget(&mut self, _masters: MasterSet) -> bool {
+        false
+    }
+
     /// Whether the client's command is counted elsewhere.
     fn is_only_a_part(&self) -> bool {
         false

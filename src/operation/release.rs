@@ -130,6 +130,13 @@ impl Behaviour for Release {
         true
     }
 
+    fn forget(&mut self, masters: MasterSet) -> bool {
+        self.sent.as_mut().is_some_and(|sent| {
+            sent.decision.forget(masters);
+            true
+        })
+    }
+
     /// Returns the client's request.
     fn wish(&self) -> LockRequest {
         LockRequest::Release { token: self.token.clone(), deleted: self.replies.deleted.clone() }

@@ -27,6 +27,7 @@ use self::frame::Frame;
 use super::hub::Hub;
 use crate::catalogue::channel::{Topic, TopicKind};
 use crate::client::timeslice::{self, TimeSlice};
+use crate::config::MasterAddr;
 use crate::decision::quorum::MasterId;
 use crate::engine::connection::{self, Connection};
 use crate::engine::link::Link;
@@ -106,6 +107,8 @@ enum Down {
     Refused(String),
     #[error("it has stopped answering")]
     Silent,
+    #[error("it was replaced")]
+    Replaced,
 }
 
 impl Feed {
@@ -187,33 +190,34 @@ impl Feed {
 
     /// Runs one connection, from its beginning to its end.
     async fn once(&self, dial: &impl Dial, hub: &Rc<Hub>) -> Down {
-        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(self.link.address())).await;
+        let address = self.link.address();
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&address)).await;
         let connection = match dialled {
             Ok(Ok(stream)) => Connection::from(stream),
             Ok(Err(error)) => return error.into(),
             Err(_) => return Down::ConnectTimeout,
         };
-        self.came_up(hub);
+        self.came_up(&address, hub);
         tokio::select! {
             biased;
             down = self.listen(connection, hub) => down,
-            () = self.silence() => Down::Silent,
+            down = self.silence(&address) => down,
         }
     }
 
-    fn came_up(&self, hub: &Hub) {
+    fn came_up(&self, address: &MasterAddr, hub: &Hub) {
         {
             let state = &mut *self.state.borrow_mut();
             state.up = true;
-            self.greet(state);
+            self.greet(address, state);
             hub.topics().into_iter().for_each(|topic| state.change(Change::Subscribe(topic)));
         }
         self.changed.notify_waiters();
     }
 
     /// Authenticates, and sets a name that the master's list of clients shows.
-    fn greet(&self, state: &mut State) {
-        if let Some([user, password]) = connection::login(self.link.address()) {
+    fn greet(&self, address: &MasterAddr, state: &mut State) {
+        if let Some([user, password]) = connection::login(address) {
             state.tell(&[b"AUTH", user, password], Expected::Greeting);
         }
         state.tell(&[b"CLIENT", b"SETNAME", connection::NAME], Expected::Greeting);
@@ -243,8 +247,9 @@ impl Feed {
         }
     }
 
-    /// Resolves when the master has been silent for too long. Pings it when it has nothing else to answer.
-    async fn silence(&self) {
+    /// Resolves when the master has been silent for too long, or was replaced. Pings it when it has nothing else to
+    /// answer.
+    async fn silence(&self, address: &MasterAddr) -> Down {
         loop {
             tokio::time::sleep(self.link.heartbeat_interval()).await;
             // This worker may have been the busy one: first, it reads what has arrived in the socket.
@@ -252,7 +257,10 @@ impl Feed {
             let state = &mut *self.state.borrow_mut();
             let owes = !state.expected.is_empty();
             if state.silence.lasts_too_long(owes) {
-                return;
+                return Down::Silent;
+            }
+            if self.link.address() != *address {
+                return Down::Replaced;
             }
             if !owes {
                 state.tell(&[b"PING"], Expected::Ping);

@@ -278,7 +278,8 @@ impl Dialogue {
 
     fn kill_scripts(&mut self) -> bool {
         let clusters = self.caller.home.clusters();
-        let masters = clusters.flat_map(|worker| worker.settings().masters.clone()).collect();
+        let masters =
+            clusters.flat_map(|worker| worker.engine().electorate().addresses()).collect();
         let network = self.caller.worker.network().clone();
         self.run_alone(|target| async { target.deliver(kill_scripts(network, masters).await) })
     }

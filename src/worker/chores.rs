@@ -114,6 +114,16 @@ pub(super) async fn heartbeats(link: Rc<Link>, engine: Rc<Engine>) {
     }
 }
 
+/// Leaves masters that were replaced.
+pub(super) async fn moves(engine: Rc<Engine>) {
+    let electorate = engine.shared_electorate();
+    loop {
+        let moved = electorate.moved();
+        engine.links().iter().for_each(|link| link.leave_replaced());
+        moved.await;
+    }
+}
+
 /// Starts what the clients that were heard in one turn of the event loop have asked for.
 pub(super) async fn starts(engine: Rc<Engine>) {
     loop {

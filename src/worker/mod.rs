@@ -114,6 +114,7 @@ impl Worker {
             tokio::task::spawn_local(chores::heartbeats(link, Rc::clone(&self.engine)));
         }
         tokio::task::spawn_local(chores::starts(Rc::clone(&self.engine)));
+        tokio::task::spawn_local(chores::moves(Rc::clone(&self.engine)));
         tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
         tokio::task::spawn_local(chores::waits(Rc::clone(&self.engine)));
         tokio::task::spawn_local(Rc::clone(&self.engine).keep_settling());
@@ -128,7 +129,6 @@ impl Worker {
     fn errands<D: Dial>(&self, dial: D) -> Errands<D> {
         Errands {
             dial,
-            addresses: self.shared.settings.masters.clone().into(),
             electorate: self.engine.shared_electorate(),
             quorum: self.engine.rules().quorum,
             vote_timeout: self.shared.settings.vote_timeout,
@@ -142,8 +142,7 @@ impl Worker {
         let electorate = self.engine.shared_electorate();
         tokio::task::spawn_local(Keeper::new(self.errands(dial.clone())).run());
         for link in self.engine.links() {
-            let (master, address) = (link.master(), link.address().clone());
-            let watch = MasterWatch { master, address, electorate: Arc::clone(&electorate) };
+            let watch = MasterWatch { master: link.master(), electorate: Arc::clone(&electorate) };
             tokio::task::spawn_local(Rc::new(watch).run(dial.clone()));
         }
     }

@@ -1,4 +1,4 @@
-//! One lease, two proxies that claim it, and masters that forget and are admitted again.
+//! One lease, two proxies that claim it, and masters that forget and are admitted again, or are replaced.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::roster::admission::{Copy, Shown, Task, is_source};
 use redlock_proxy::decision::roster::mark::{Mark, MarkKind, MarkReading, Proof, Tail};
-use redlock_proxy::decision::roster::roster::{Change, Member, Roster, Stage, Standing};
+use redlock_proxy::decision::roster::roster::{Change, Member, Roster, Stage};
+use redlock_proxy::decision::roster::seats::{Seats, by_place, moves};
 use redlock_proxy::decision::roster::term::Term;
 use stateright::{Checker, Model, Property};
 
@@ -15,12 +16,16 @@ use crate::admission_bugs::{self as bugs, Bug};
 use crate::explore;
 
 pub(crate) const MASTERS: usize = 3;
+/// The masters, and an instance that may take the place of the last one.
+const INSTANCES: usize = MASTERS + 1;
+const LAST: usize = MASTERS - 1;
+const NEW: usize = MASTERS;
 const PROXIES: usize = 2;
 
 /// Possible events and their limits.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// Masters that forget, in this order and never two at a time.
+    /// Instances that forget, in this order and never two at a time.
     pub(crate) forgets: Vec<usize>,
     /// Number of proxies that maintain the masters. The others only claim.
     pub(crate) keepers: usize,
@@ -34,6 +39,8 @@ pub(crate) struct World {
     /// Whether a claiming proxy learns the roster only when a vote has to wait for it, rather than
     /// at any time.
     pub(crate) learns_late: bool,
+    /// Whether the operator replaces the last master, at any time.
+    pub(crate) replaces: bool,
     pub(crate) bug: Option<Bug>,
 }
 
@@ -41,12 +48,13 @@ pub(crate) struct World {
 pub(crate) struct State {
     /// The decided roster.
     pub(crate) roster: Roster,
-    pub(crate) masters: [Master; MASTERS],
+    pub(crate) masters: [Master; INSTANCES],
     pub(crate) proxies: [Proxy; PROXIES],
     forgotten: usize,
     nonces: u64,
     hidden: Option<usize>,
     hid: bool,
+    is_replaced: bool,
     /// Whether a member was put out although it had forgotten nothing.
     needless: bool,
 }
@@ -74,6 +82,8 @@ pub(crate) struct Proxy {
     claim: Claim,
     copy: Option<Copy>,
     plan: Option<Plan>,
+    /// Instance that it reaches as the last master.
+    last: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,10 +99,10 @@ enum Claim {
 /// A proxy's next step, with the observation behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Plan {
-    /// A task, with the mark that its master showed.
-    Do(Task, Option<Mark>),
-    /// Writes a page read from a source.
-    Paste(MasterId, MasterId, Option<Lease>),
+    /// A task, with the instance that it concerns and the mark that this one showed.
+    Do(Task, Option<(usize, Option<Mark>)>),
+    /// Writes a page read from a source to an instance.
+    Paste(MasterId, usize, Option<Lease>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +113,8 @@ pub(crate) enum Action {
     Plan(usize),
     Act(usize),
     Forget(usize),
+    Replace,
+    Move(usize),
     Hide,
     Show,
 }
@@ -116,6 +128,7 @@ impl World {
             nonces: 1,
             hides: None,
             learns_late: false,
+            replaces: false,
             bug: None,
         }
     }
@@ -131,7 +144,8 @@ impl World {
     /// Delivers a claim to a master, and its vote, with the mark read behind it, to the proxy.
     fn deliver(&self, state: &mut State, index: usize, at: usize) -> Option<()> {
         let known = bugs::known(self.bug, &state.proxies[index].roster);
-        let master = &mut state.masters[at];
+        let instance = state.proxies[index].reach(at);
+        let master = &mut state.masters[instance];
         let (votes, proofs, on_the_way) = match &mut state.proxies[index].claim {
             Claim::Sent(votes, proofs, on_the_way) => (votes, proofs, on_the_way),
             Claim::Granted(on_the_way) => {
@@ -148,7 +162,8 @@ impl World {
             mark: bugs::read(self.bug, master, proofs[at].as_ref()),
             time_continues: true,
         };
-        if let Some(vote) = proofs[at].take().and_then(|proof| proof.check(&reading, is_free)) {
+        let proof = proofs[at].take().filter(|proof| proof.run_id() == run_id(instance));
+        if let Some(vote) = proof.and_then(|proof| proof.check(&reading, is_free)) {
             votes.count(vote, &known);
         }
         state.proxies[index].decide();
@@ -167,7 +182,7 @@ impl World {
 
     fn plan(&self, state: &State, index: usize) -> Option<Plan> {
         let proxy = &state.proxies[index];
-        let shown = state.shown();
+        let shown = state.shown_to(index);
         let masters = (0..MASTERS).map(MasterId::new);
         let next =
             |master| bugs::next(self.bug, &proxy.roster, master, &shown, proxy.copy.as_ref());
@@ -177,7 +192,8 @@ impl World {
         }
         let seen = match &task {
             Task::Mark { master, .. } | Task::Empty(master) => {
-                state.masters[master.index()].mark.clone()
+                let instance = proxy.reach(master.index());
+                Some((instance, state.masters[instance].mark.clone()))
             }
             Task::Change(_) | Task::CopyFrom(_) | Task::Wait => None,
         };
@@ -187,15 +203,15 @@ impl World {
     fn act(&self, state: &mut State, index: usize) -> Option<()> {
         match state.proxies[index].plan.take()? {
             Plan::Do(Task::Change(change), _) => self.change(state, index, &change),
-            Plan::Do(Task::Mark { master, mark }, seen) => {
-                let at = master.index();
+            Plan::Do(Task::Mark { mark, .. }, seen) => {
+                let (at, seen) = seen?;
                 let is_blind = self.bug == Some(Bug::SetsTheMarkBlindly);
                 if is_blind || state.masters[at].mark == seen {
                     state.masters[at].mark = Some(mark);
                 }
             }
             Plan::Do(Task::Empty(master), seen) => {
-                let at = master.index();
+                let (at, seen) = seen?;
                 state.nonces += 1;
                 let (nonce, since) = (state.nonces, state.proxies[index].roster.out_since(master));
                 let since = since.or(Some(0).filter(|_| self.bug.is_some()))?;
@@ -222,11 +238,12 @@ impl World {
         let (after, version) = change.run(&state.roster);
         if version.is_some() {
             if let Change::Out { member, .. } = change {
-                state.needless |= state.masters[member.index()].remembers;
+                state.needless |= state.masters[state.instance(member.index())].remembers;
             }
             if let Change::In { member, .. } = change {
                 // From now on it receives everything, once its mark is set.
-                state.masters[member.index()].remembers = false;
+                let instance = state.instance(member.index());
+                state.masters[instance].remembers = false;
             }
             state.roster = after;
         }
@@ -239,11 +256,11 @@ impl World {
         state: &mut State,
         index: usize,
         source: MasterId,
-        target: MasterId,
+        target: usize,
         lease: Option<Lease>,
     ) {
         let Some(copy) = &mut state.proxies[index].copy else { return };
-        let target = &mut state.masters[target.index()];
+        let target = &mut state.masters[target];
         let kind = MarkKind::Provisional { nonce: copy.nonce };
         if target.mark.as_ref().is_none_or(|mark| mark.kind != kind) {
             return;
@@ -260,6 +277,11 @@ impl World {
 }
 
 impl Proxy {
+    /// Returns the instance that it reaches as this master.
+    fn reach(&self, at: usize) -> usize {
+        if at == LAST { self.last } else { at }
+    }
+
     fn decide(&mut self) {
         let Claim::Sent(votes, _, on_the_way) = &self.claim else { return };
         if votes.is_granted() {
@@ -275,29 +297,49 @@ impl Proxy {
 }
 
 impl State {
-    fn shown(&self) -> Vec<Option<Shown>> {
-        let shown = |(at, master): (usize, &Master)| {
-            let is_seen = self.hidden != Some(at);
-            is_seen.then(|| Shown {
-                mark: master.mark.clone(),
-                run_id: run_id(at),
-                address: String::new(),
+    /// Returns the instance that has the place of a master.
+    fn instance(&self, at: usize) -> usize {
+        if at == LAST && self.is_replaced { NEW } else { at }
+    }
+
+    /// Returns what the masters of a proxy's list show.
+    fn shown(&self, index: usize) -> Vec<Option<Shown>> {
+        let show = |at: usize| {
+            let instance = self.proxies[index].reach(at);
+            (self.hidden != Some(at)).then(|| Shown {
+                mark: self.masters[instance].mark.clone(),
+                run_id: run_id(instance),
+                address: address(instance),
             })
         };
-        self.masters.iter().enumerate().map(shown).collect()
+        (0..MASTERS).map(show).collect()
+    }
+
+    /// Returns what the members show to a proxy.
+    fn shown_to(&self, index: usize) -> Vec<Option<Shown>> {
+        by_place(&self.proxies[index].roster, &seats(), &self.shown(index))
+    }
+
+    /// Whether a proxy reaches an instance that was replaced.
+    fn must_move(&self, index: usize) -> bool {
+        let (roster, shown) = (&self.proxies[index].roster, self.shown(index));
+        let list: Vec<_> = (0..MASTERS).map(|at| address(self.proxies[index].reach(at))).collect();
+        moves(roster, &list, &shown, &seats()) == [(MasterId::new(LAST), &*address(NEW))]
     }
 
     /// Reads a page of a source for the master being copied to. The proof is read with it.
     fn read_page(&self, bug: Option<Bug>, index: usize, source: MasterId) -> Option<Plan> {
-        let (proxy, shown) = (&self.proxies[index], self.shown());
+        let (proxy, shown) = (&self.proxies[index], self.shown_to(index));
         let copy = proxy.copy.as_ref()?;
         let target = (0..MASTERS).map(MasterId::new).find(|at| {
             proxy.roster.out_since(*at).is_some()
                 || bug == Some(Bug::CopiesWithoutPuttingOut) && self.is_provisional(*at)
         })?;
+        let target = proxy.reach(target.index());
         let is_proven = bug == Some(Bug::CopiesBeforeTheRaise)
             || is_source(&proxy.roster, source, shown[source.index()].as_ref()?, copy.since);
-        is_proven.then(|| Plan::Paste(source, target, self.masters[source.index()].lease))
+        let lease = self.masters[proxy.reach(source.index())].lease;
+        is_proven.then_some(Plan::Paste(source, target, lease))
     }
 
     fn is_provisional(&self, master: MasterId) -> bool {
@@ -308,12 +350,13 @@ impl State {
     fn votes(&self, at: usize) -> bool {
         let expected = Mark::expected(&self.roster, MasterId::new(at), 0);
         let is_in = self.roster.voters().contains(MasterId::new(at));
-        is_in && self.masters[at].mark == expected
+        is_in && self.masters[self.instance(at)].mark == expected
     }
 
-    /// Whether `at` may forget now: a quorum never forgets at once.
-    fn may_forget(&self, at: usize) -> bool {
-        (0..MASTERS).all(|other| other == at || self.masters[other].remembers)
+    /// Whether an instance may forget now: a quorum never forgets at once.
+    fn may_forget(&self, instance: usize) -> bool {
+        let others = (0..MASTERS).map(|at| self.instance(at)).filter(|it| *it != instance);
+        others.into_iter().all(|other| self.masters[other].remembers)
     }
 }
 
@@ -323,18 +366,21 @@ pub(crate) fn term(roster: &Roster) -> Arc<Term> {
     Arc::new(Term::new(roster.version, (0..MASTERS).map(proof).collect()))
 }
 
-pub(crate) fn run_id(at: usize) -> String {
-    format!("run{at}")
+pub(crate) fn run_id(instance: usize) -> String {
+    format!("run{instance}")
+}
+
+fn address(instance: usize) -> String {
+    format!("a:{instance}")
+}
+
+/// Returns the places of a list that has the members in their order.
+fn seats() -> Seats {
+    (0..MASTERS).map(|at| Some(MasterId::new(at))).collect()
 }
 
 pub(crate) fn founded() -> Roster {
-    let member = |at: usize| Member {
-        id: at as u64,
-        incarnation: 1,
-        run_id: run_id(at),
-        addresses: Vec::new(),
-        standing: Standing::In { nonce: 0 },
-    };
+    let member = |at: usize| Member::founder(at as u64, run_id(at), vec![address(at)]);
     let members = (0..MASTERS).map(member).collect();
     Roster {
         cluster: "c".to_owned(),
@@ -356,8 +402,15 @@ impl Model for World {
             lease: None,
             remembers: true,
         };
-        let mut masters = [master(0), master(1), master(2)];
-        let proxy = Proxy { roster: roster.clone(), claim: Claim::Free, copy: None, plan: None };
+        let new = Master { mark: None, lease: None, remembers: false };
+        let mut masters = [master(0), master(1), master(2), new];
+        let proxy = Proxy {
+            roster: roster.clone(),
+            claim: Claim::Free,
+            copy: None,
+            plan: None,
+            last: LAST,
+        };
         let mut proxies = [proxy.clone(), proxy];
         if self.is_held {
             proxies[0].claim = Claim::Granted(MasterSet::EMPTY);
@@ -372,6 +425,7 @@ impl Model for World {
             nonces: 0,
             hidden: None,
             hid: false,
+            is_replaced: false,
             needless: false,
         }]
     }
@@ -404,6 +458,11 @@ impl Model for World {
         }
         let next = self.forgets.get(state.forgotten).copied();
         actions.extend(next.filter(|at| state.may_forget(*at)).map(Action::Forget));
+        if self.replaces && !state.is_replaced {
+            actions.push(Action::Replace);
+        }
+        let proxies = 0..PROXIES;
+        actions.extend(proxies.filter(|index| state.must_move(*index)).map(Action::Move));
         if self.hides.is_some() {
             match state.hidden {
                 Some(_) => actions.push(Action::Show),
@@ -428,11 +487,30 @@ impl Model for World {
                 state.forgotten += 1;
                 state.masters[at] = Master { mark: None, lease: None, remembers: false };
             }
+            Action::Replace => {
+                let member = MasterId::new(LAST);
+                let incarnation = state.proxies[0].roster.member(member)?.incarnation;
+                let change = Change::Replace { member, incarnation, address: address(NEW) };
+                let before = state.roster.version;
+                self.change(&mut state, 0, &change);
+                state.is_replaced = state.roster.version > before;
+            }
+            Action::Move(index) => {
+                let proxy = &mut state.proxies[index];
+                proxy.last = NEW;
+                // Its connection to the replaced instance is closed: answers on their way are lost.
+                if let Claim::Sent(_, _, on_the_way) | Claim::Granted(on_the_way) = &mut proxy.claim
+                {
+                    on_the_way.remove(MasterId::new(LAST));
+                }
+                proxy.decide();
+            }
             Action::Hide => (state.hidden, state.hid) = (self.hides, true),
             Action::Show => state.hidden = None,
         }
         for at in 0..MASTERS {
-            state.masters[at].remembers |= state.votes(at);
+            let instance = state.instance(at);
+            state.masters[instance].remembers |= state.votes(at);
         }
         (state != *before).then_some(state)
     }
@@ -447,6 +525,7 @@ impl Model for World {
             }),
             Property::sometimes("who forgot votes again", |world: &Self, state: &State| {
                 state.forgotten == world.forgets.len()
+                    && state.is_replaced == world.replaces
                     && (0..MASTERS).all(|at| state.votes(at))
                     && state.roster.version > 1
             }),
@@ -499,4 +578,23 @@ fn no_second_master_that_forgets_grants_a_lease_twice_whenever_proxies_learn_of_
 fn no_master_out_of_sight_during_an_admission_grants_a_lease_twice() {
     let states = explore(World { hides: Some(1), ..World::small() });
     assert!(states > 1_000, "only {states} states");
+}
+
+/// Returns a world in which the last master is replaced.
+pub(crate) fn replacing() -> World {
+    World { forgets: vec![], replaces: true, learns_late: true, ..World::small() }
+}
+
+#[test]
+fn no_replacement_of_a_master_grants_a_lease_twice() {
+    let states = explore(replacing());
+    assert!(states > 1_000, "only {states} states");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_master_that_forgets_before_or_after_a_replacement_grants_a_lease_twice() {
+    for forgets in [vec![2], vec![1]] {
+        explore(World { forgets, nonces: 2, ..replacing() });
+    }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use redlock_proxy::decision::quorum::MasterId;
+use redlock_proxy::decision::quorum::{MasterId, MasterSet};
 use redlock_proxy::decision::roster::admission::{self, Copy, Shown, Task};
 use redlock_proxy::decision::roster::mark::{Mark, MarkReading, Proof};
 use redlock_proxy::decision::roster::roster::{Change, Roster, Standing};
 use redlock_proxy::decision::roster::term::Term;
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::admission::{MASTERS, Master, World, founded, term};
+use crate::admission::{MASTERS, Master, World, founded, replacing, term};
 
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub(crate) enum Bug {
     CopiesWithoutPuttingOut,
     /// A lower version is mistaken for the mark of a master that has forgotten.
     TakesALowerVersionForForgetting,
+    /// An instance that was never a member is admitted without a copy: it has forgotten nothing.
+    AdmitsNewcomersEmpty,
 }
 
 /// Returns the mark that is read behind a vote.
@@ -77,6 +79,10 @@ pub(crate) fn next(
             let out = Change::Out { member: master, incarnation: member.incarnation };
             let is_raise = mark.missed_a_raise_to(&expected) && roster.voters().len() == MASTERS;
             Some(if is_raise { Task::Change(out) } else { task })
+        }
+        Some(Bug::AdmitsNewcomersEmpty) => {
+            let copied = copy.map(|copy| Copy { sources: MasterSet::first(MASTERS), ..*copy });
+            admission::next(roster, master, shown, copied.as_ref())
         }
         _ => admission::next(roster, master, shown, copy),
     }
@@ -165,4 +171,14 @@ fn a_missed_raise_is_no_forgetting() {
     let bug = Bug::TakesALowerVersionForForgetting;
     let property = "nobody is put out that remembers";
     assert!(steps_to_failure(bug, World::small(), property) < 30);
+}
+
+#[test]
+fn a_new_instance_without_a_copy_grants_twice() {
+    assert!(steps_to_double_grant(Bug::AdmitsNewcomersEmpty, replacing()) < 30);
+}
+
+#[test]
+fn votes_of_a_replaced_instance_grant_twice() {
+    assert!(steps_to_double_grant(Bug::CountsAnyVersion, replacing()) < 40);
 }

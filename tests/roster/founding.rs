@@ -10,9 +10,7 @@ use redlock_proxy::decision::register::electorate::RegisterElectorate;
 use redlock_proxy::decision::roster::admission::Shown;
 use redlock_proxy::decision::roster::founding::{self, Task};
 use redlock_proxy::decision::roster::mark::{Mark, MarkKind};
-use redlock_proxy::decision::roster::roster::{
-    Change, Member, Presence, Roster, Stage, Standing, Voters,
-};
+use redlock_proxy::decision::roster::roster::{Change, Member, Presence, Roster, Stage, Voters};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::admission::run_id;
@@ -105,13 +103,8 @@ impl World {
     }
 
     fn ours(&self, state: &State, founder: usize) -> Roster {
-        let member = |at: &usize| Member {
-            id: (founder * 10 + at) as u64,
-            incarnation: 1,
-            run_id: state.run_id(*at),
-            addresses: Vec::new(),
-            standing: Standing::In { nonce: 0 },
-        };
+        let member =
+            |at: &usize| Member::founder((founder * 10 + at) as u64, state.run_id(*at), Vec::new());
         let members = self.lists[founder].iter().map(member).collect();
         Roster {
             cluster: format!("c{founder}"),

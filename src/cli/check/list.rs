@@ -62,16 +62,10 @@ impl List {
 mod tests {
     use super::*;
     use crate::decision::roster::mark::{Mark, MarkKind, Tail};
-    use crate::decision::roster::roster::{Member, Stage, Standing};
+    use crate::decision::roster::roster::{Member, Stage};
 
     fn roster() -> Roster {
-        let member = |id: u64| Member {
-            id,
-            incarnation: 1,
-            run_id: format!("run{id}"),
-            addresses: vec![format!("a:{id}")],
-            standing: Standing::In { nonce: 0 },
-        };
+        let member = |id: u64| Member::founder(id, format!("run{id}"), vec![format!("a:{id}")]);
         let (cluster, members) = ("a".to_owned(), (1..4).map(member).collect());
         Roster { cluster, version: 2, stage: Stage::Founded, members, ..Roster::default() }
     }

@@ -32,6 +32,16 @@ impl<A: Copy + PartialEq> Holders<A> {
         }
     }
 
+    /// Forgets what these masters hold.
+    pub fn forget(&mut self, masters: MasterSet) {
+        if let Some((_, known)) = &mut self.first {
+            *known = known.without(masters);
+        }
+        if let Some(others) = &mut self.others {
+            others.forget(masters);
+        }
+    }
+
     /// Returns the attempt that a quorum holds. There is one at most.
     pub fn of_quorum(&self, quorum: Quorum) -> Option<A> {
         self.that_could_reach(quorum, MasterSet::EMPTY).next()

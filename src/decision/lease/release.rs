@@ -253,6 +253,24 @@ impl Release {
         self.decide(now)
     }
 
+    /// Forgets the answers of masters that went out of the cluster after them, as if these had never been given.
+    pub fn forget(&mut self, masters: MasterSet) {
+        let answered = self.answered().union(self.holders.all()).without(self.pending);
+        self.unknown = self.unknown.union(answered.without(answered.without(masters)));
+        let sets = [
+            &mut self.deleted,
+            &mut self.raised,
+            &mut self.another,
+            &mut self.missing,
+            &mut self.other,
+        ];
+        for set in sets {
+            *set = set.without(masters);
+        }
+        self.holders.forget(masters);
+        self.tags.retain(|(master, _)| !masters.contains(*master));
+    }
+
     /// Decides at the deadline.
     pub fn tick(&mut self, now: Duration) -> Step {
         self.decide(now)

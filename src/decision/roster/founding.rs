@@ -189,13 +189,7 @@ mod tests {
     }
 
     fn roster(cluster: &str, stage: Stage) -> Roster {
-        let member = |id: u64| Member {
-            id,
-            incarnation: 1,
-            run_id: format!("run{id}"),
-            addresses: Vec::new(),
-            standing: Standing::In { nonce: 0 },
-        };
+        let member = |id: u64| Member::founder(id, format!("run{id}"), Vec::new());
         let members = (0..3).map(member).collect();
         Roster { cluster: cluster.to_owned(), version: 1, stage, members, ..Roster::default() }
     }

@@ -361,14 +361,10 @@ mod tests {
     use crate::decision::roster::roster::{Member, Stage, Standing};
 
     fn roster(version: u64) -> Roster {
-        let member = |id| Member {
-            id,
-            incarnation: 4,
-            run_id: format!("run{id}"),
-            addresses: Vec::new(),
-            standing: if id == 12 { Standing::Out { since: 2 } } else { Standing::In { nonce: 0 } },
-        };
-        let members = (10..13).map(member).collect();
+        let member =
+            |id| Member { incarnation: 4, ..Member::founder(id, format!("run{id}"), Vec::new()) };
+        let mut members: Vec<_> = (10..13).map(member).collect();
+        members[2].standing = Standing::Out { since: 2 };
         Roster {
             cluster: "c1".to_owned(),
             version,

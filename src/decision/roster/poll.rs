@@ -18,7 +18,7 @@ use std::ops::Deref;
 
 use super::mark::Proven;
 use super::term::Term;
-use crate::decision::quorum::MasterSet;
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// Votes about one question. `P` points to a shared term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +69,19 @@ impl<P: Deref<Target = Term>> Poll<P> {
         self.goes_on_in(&term).then_some(Self { term, counted: self.counted, era: self.era })
     }
 
+    /// Returns the counted masters whose votes do not count together with any of this term.
+    pub fn gone_in(&self, term: &Term) -> MasterSet {
+        let is_gone =
+            |master: &MasterId| term.incarnation(*master) != self.term.incarnation(*master);
+        self.counted.iter().filter(is_gone).collect()
+    }
+
+    /// Goes on in this term without the votes of masters that have gone. The caller must forget their answers.
+    pub fn leave_gone(&mut self, term: P) {
+        self.counted = self.counted.without(self.gone_in(&term));
+        self.term = term;
+    }
+
     /// Returns the newest term that a vote was counted in.
     pub fn term(&self) -> &P {
         &self.term
@@ -109,7 +122,7 @@ impl<P: Deref<Target = Term>> Poll<P> {
 
     /// Whether all counted masters vote in `term` as well, and have forgotten nothing in between.
     fn goes_on_in(&self, term: &Term) -> bool {
-        self.counted.iter().all(|master| term.incarnation(master) == self.term.incarnation(master))
+        self.gone_in(term).is_empty()
     }
 }
 
@@ -137,14 +150,12 @@ mod tests {
     /// Returns a roster of three with these incarnations; 0 means out.
     fn roster(version: u64, incarnations: [u64; 3]) -> Roster {
         let member = |(at, incarnation): (usize, &u64)| Member {
-            id: at as u64,
             incarnation: *incarnation,
-            run_id: String::new(),
-            addresses: Vec::new(),
             standing: match incarnation {
                 0 => Standing::Out { since: version },
                 _ => Standing::In { nonce: 0 },
             },
+            ..Member::founder(at as u64, String::new(), Vec::new())
         };
         let members = incarnations.iter().enumerate().map(member).collect();
         Roster {
@@ -199,6 +210,20 @@ mod tests {
             "another one"
         );
         assert_eq!(poll.again(term(&back)), None);
+    }
+
+    #[test]
+    fn a_poll_goes_on_once_the_vote_of_who_went_out_is_forgotten() {
+        let (old, new) = (roster(7, [1, 1, 1]), roster(8, [1, 1, 0]));
+        let mut poll = Poll::new(term(&old));
+        for at in [0, 2] {
+            assert_eq!(poll.count(&vote(&old, &old, at), || term(&old)), Counting::Counts);
+        }
+        let gone = poll.gone_in(&term(&new));
+        assert_eq!(gone, [MasterId::new(2)].into_iter().collect());
+        poll.leave_gone(term(&new));
+        assert_eq!(poll.count(&vote(&old, &new, 1), || term(&new)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&old, &old, 2), || term(&new)), Counting::Void);
     }
 
     #[test]

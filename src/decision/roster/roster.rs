@@ -51,6 +51,21 @@ pub struct Member {
     pub addresses: Vec<String>,
     /// Whether the member votes.
     pub standing: Standing,
+    /// Where proxies find the member since its instance was replaced, whatever their lists say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<NewPlace>,
+    /// Addresses of replaced instances. Lists may still have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<String>,
+}
+
+/// The place of an instance that has replaced another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NewPlace {
+    /// Address of the instance.
+    pub address: String,
+    /// Version of the replacement.
+    pub since: u64,
 }
 
 /// Whether a member votes.
@@ -111,6 +126,15 @@ pub enum Change {
         /// Address at which the member was reached.
         address: String,
     },
+    /// Gives a member's place to another instance, which is admitted like one that has forgotten.
+    Replace {
+        /// Member whose instance is replaced.
+        member: MasterId,
+        /// Incarnation of that instance.
+        incarnation: u64,
+        /// Address of the new instance.
+        address: String,
+    },
     /// Notes an address of a member. The version stays: no vote depends on it.
     SeenAt {
         /// Member that was reached.
@@ -169,6 +193,11 @@ impl Roster {
         }
     }
 
+    /// Whether a member has this address.
+    pub fn knows(&self, address: &str) -> bool {
+        self.members.iter().any(|member| member.is_at(address))
+    }
+
     /// Whether `other` continues this roster, or this one belongs to no cluster.
     fn is_before(&self, other: &Self) -> bool {
         self.version < other.version && (self.version == 0 || self.cluster == other.cluster)
@@ -215,13 +244,28 @@ impl Roster {
                     return None;
                 }
                 let member = after.members.get_mut(member.index())?;
+                if member.is_elsewhere(address, None) {
+                    return None;
+                }
                 member.admit(*nonce, run_id);
                 member.meet_at(address);
+            }
+            Change::Replace { member, incarnation, address } if !self.knows(address) => {
+                let can_go = self.out_since(*member).is_some() || self.can_miss(*member);
+                let since = after.version;
+                let member = after.members.get_mut(member.index())?;
+                if !can_go || member.incarnation != *incarnation {
+                    return None;
+                }
+                // What was copied to the replaced instance says nothing about the new one.
+                member.standing = Standing::Out { since };
+                member.move_to(address, since);
             }
             Change::Found(_)
             | Change::Founded
             | Change::Together { .. }
             | Change::Out { .. }
+            | Change::Replace { .. }
             | Change::Restart { .. } => return None,
         }
         Some(after)
@@ -229,6 +273,12 @@ impl Roster {
 }
 
 impl Member {
+    /// Returns a member that votes from the founding on.
+    pub fn founder(id: u64, run_id: String, addresses: Vec<String>) -> Self {
+        let standing = Standing::In { nonce: 0 };
+        Self { id, incarnation: 1, run_id, addresses, standing, home: None, former: Vec::new() }
+    }
+
     /// Whether the member votes.
     pub fn is_in(&self) -> bool {
         matches!(self.standing, Standing::In { .. })
@@ -240,19 +290,52 @@ impl Member {
         self.run_id = run_id.to_owned();
     }
 
-    /// Adds an address, dropping the oldest if there are too many. Returns whether the address was new.
+    /// Whether the member was seen at this address, or is to be found there.
+    pub fn is_at(&self, address: &str) -> bool {
+        self.home.as_ref().is_some_and(|home| home.address == address)
+            || self.addresses.iter().any(|it| it == address)
+    }
+
+    /// Whether the instance at this address was replaced, so that the member is now another one.
+    ///
+    /// `run_id` is that of the instance, if known. It identifies a member that is in, whatever the address.
+    pub fn is_elsewhere(&self, address: &str, run_id: Option<&str>) -> bool {
+        let is_it = self.is_in() && run_id == Some(&self.run_id);
+        self.home.is_some() && !self.is_at(address) && !is_it
+    }
+
+    /// Adds an address. Returns whether it was new.
     fn meet_at(&mut self, address: &str) -> bool {
         let is_new = !self.addresses.iter().any(|known| known == address);
         if is_new {
-            self.addresses.push(address.to_owned());
-            let surplus = self.addresses.len().saturating_sub(MAX_ADDRESSES);
-            self.addresses.drain(..surplus);
+            push(&mut self.addresses, address.to_owned());
         }
         is_new
     }
+
+    /// Whether the instance has replaced another one, and was not admitted yet.
+    pub fn is_new(&self) -> bool {
+        let since = self.home.as_ref().map(|home| home.since);
+        matches!(self.standing, Standing::Out { since: out } if since == Some(out))
+    }
+
+    fn move_to(&mut self, address: &str, since: u64) {
+        for before in std::mem::take(&mut self.addresses) {
+            push(&mut self.former, before);
+        }
+        self.addresses.push(address.to_owned());
+        self.home = Some(NewPlace { address: address.to_owned(), since });
+    }
 }
 
-/// Maximum addresses remembered per member: a few proxies may each spell them differently.
+/// Adds an address, dropping the oldest if there are too many.
+fn push(addresses: &mut Vec<String>, address: String) {
+    addresses.push(address);
+    let surplus = addresses.len().saturating_sub(MAX_ADDRESSES);
+    addresses.drain(..surplus);
+}
+
+/// Maximum addresses remembered of each kind per member: a few proxies may each spell them differently.
 const MAX_ADDRESSES: usize = 8;
 
 /// A roster, as accepted.
@@ -323,13 +406,7 @@ mod tests {
     use super::*;
 
     fn roster(version: u64) -> Roster {
-        let member = |id: u64| Member {
-            id,
-            incarnation: 1,
-            run_id: format!("run{id}"),
-            addresses: vec![format!("a:{id}")],
-            standing: Standing::In { nonce: 0 },
-        };
+        let member = |id: u64| Member::founder(id, format!("run{id}"), vec![format!("a:{id}")]);
         let members = (0..3).map(member).collect();
         Roster {
             cluster: "c".to_owned(),
@@ -363,6 +440,48 @@ mod tests {
         let many = (0..20).fold(after, |roster, n| seen(&format!("x:{n}")).run(&roster).0);
         assert_eq!(many.members[1].addresses.len(), MAX_ADDRESSES);
         assert_eq!(many.members[1].addresses.last().map(String::as_str), Some("x:19"));
+    }
+
+    fn replace(roster: &Roster, member: usize, address: &str) -> Option<Roster> {
+        let incarnation = roster.members[member].incarnation;
+        let (member, address) = (MasterId::new(member), address.to_owned());
+        let (after, version) = Change::Replace { member, incarnation, address }.run(roster);
+        version.map(|_| after)
+    }
+
+    #[test]
+    fn a_replaced_instance_is_out_and_its_addresses_are_those_of_the_new_one() {
+        let after = replace(&roster(7), 2, "b:2").expect("replaced");
+        let member = &after.members[2];
+        assert_eq!((after.version, member.standing), (8, Standing::Out { since: 8 }));
+        assert_eq!(
+            (&member.addresses[..], &member.former[..]),
+            (&["b:2".to_owned()][..], &["a:2".to_owned()][..])
+        );
+        assert!(member.is_elsewhere("a:2", Some("run2")), "the old process runs on");
+        assert!(!member.is_elsewhere("b:2", None) && member.is_new());
+        assert_eq!(replace(&after, 2, "b:2"), None, "it was replaced already");
+        assert_eq!(replace(&after, 1, "b:1"), None, "one voter would remain");
+        assert_eq!(replace(&roster(7), 2, "a:1"), None, "that is another member");
+        let again = replace(&after, 2, "c:2").expect("the first choice was wrong");
+        assert_eq!(again.members[2].former, ["a:2", "b:2"]);
+    }
+
+    #[test]
+    fn only_the_new_instance_is_admitted() {
+        let replaced = replace(&roster(7), 2, "b:2").expect("replaced");
+        let admit = |since: u64, address: &str| {
+            let (run_id, address) = ("new".to_owned(), address.to_owned());
+            let member = MasterId::new(2);
+            Change::In { member, since, nonce: 5, run_id, address }.run(&replaced)
+        };
+        assert_eq!(admit(7, "b:2").1, None, "it was copied to before");
+        assert_eq!(admit(8, "a:2").1, None, "that one was replaced");
+        let (after, version) = admit(8, "b:2");
+        assert_eq!((version, after.members[2].incarnation), (Some(9), 2));
+        assert!(!after.members[2].is_new());
+        assert!(!after.members[2].is_elsewhere("localhost:2", Some("new")), "by another name");
+        assert!(after.members[2].is_elsewhere("a:2", Some("run2")));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::admission::Shown;
 use super::mark::{Mark, MarkKind};
-use super::roster::Roster;
+use super::roster::{Member, Roster};
 use crate::decision::quorum::{MasterId, MasterSet};
 
 /// Member that each master of a list is; `None` if it is no known member.
@@ -20,6 +20,10 @@ enum Reason {
     RunId,
     Before,
     Address,
+    /// The list names an instance that was replaced.
+    Former,
+    /// The same, of another member: its host may have changed its place since.
+    FormerOfAnother,
 }
 
 /// Finds the member that each master of the list is. No member is found twice.
@@ -68,6 +72,33 @@ pub fn at_place(seats: &Seats, place: MasterId) -> Option<MasterId> {
     seats.iter().position(|seat| *seat == Some(place)).map(MasterId::new)
 }
 
+/// Returns what each member shows, by place. What a replaced instance shows says nothing about the member.
+pub fn by_place(roster: &Roster, seats: &Seats, shown: &[Option<Shown>]) -> Vec<Option<Shown>> {
+    let show = |(at, member): (usize, &Member)| {
+        let shown = shown.get(at_place(seats, MasterId::new(at))?.index())?.clone()?;
+        (!member.is_elsewhere(&shown.address, Some(&shown.run_id))).then_some(shown)
+    };
+    roster.members.iter().enumerate().map(show).collect()
+}
+
+/// Returns the masters of the list whose instance was replaced, each with its new address.
+///
+/// `addresses` and `shown` have an entry for each master of the list.
+pub fn moves<'a>(
+    roster: &'a Roster,
+    addresses: &[String],
+    shown: &[Option<Shown>],
+    seats: &Seats,
+) -> Vec<(MasterId, &'a str)> {
+    let moved = |(at, seat): (usize, &Option<MasterId>)| {
+        let member = roster.member((*seat)?)?;
+        let run_id = shown.get(at)?.as_ref().map(|shown| &*shown.run_id);
+        let home = &member.home.as_ref()?.address;
+        member.is_elsewhere(addresses.get(at)?, run_id).then_some((MasterId::new(at), &**home))
+    };
+    seats.iter().enumerate().filter_map(moved).collect()
+}
+
 fn reason(
     roster: &Roster,
     place: MasterId,
@@ -85,24 +116,29 @@ fn reason(
         (true, false) => Some(Reason::Mark),
         (false, true) => Some(Reason::RunId),
         _ if before == Some(place) => Some(Reason::Before),
-        _ => member.addresses.contains(address).then_some(Reason::Address),
+        _ if member.is_at(address) => Some(Reason::Address),
+        _ if member.former.contains(address) => Some(Reason::Former),
+        _ if member.home.is_some() && was_replaced(roster, address) => {
+            Some(Reason::FormerOfAnother)
+        }
+        _ => None,
     }
+}
+
+fn was_replaced(roster: &Roster, address: &String) -> bool {
+    roster.members.iter().any(|member| member.former.contains(address))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decision::register::Program as _;
     use crate::decision::roster::mark::Tail;
-    use crate::decision::roster::roster::{Member, Stage, Standing};
+    use crate::decision::roster::roster::{Change, Stage};
 
     fn roster() -> Roster {
-        let member = |id: u64| Member {
-            id: 10 + id,
-            incarnation: 1,
-            run_id: format!("run{id}"),
-            addresses: vec![format!("a:{id}")],
-            standing: Standing::In { nonce: 0 },
-        };
+        let member =
+            |id: u64| Member::founder(10 + id, format!("run{id}"), vec![format!("a:{id}")]);
         let members = (0..3).map(member).collect();
         Roster {
             cluster: "c".to_owned(),
@@ -164,5 +200,57 @@ mod tests {
     fn nobody_of_another_cluster_is_a_member() {
         let list = [shown(Some(("d", 10)), "run0"), None, None];
         assert_eq!(find(["a:0", "y", "z"], list, NONE), NONE);
+    }
+
+    fn replace(roster: &Roster, member: usize, address: &str) -> Roster {
+        let incarnation = roster.members[member].incarnation;
+        let (member, address) = (MasterId::new(member), address.to_owned());
+        Change::Replace { member, incarnation, address }.run(roster).0
+    }
+
+    fn admit(roster: &Roster, member: usize) -> Roster {
+        let since = roster.out_since(MasterId::new(member)).expect("it is out");
+        let address = roster.members[member].home.clone().expect("it was replaced").address;
+        let (member, run_id) = (MasterId::new(member), "new".to_owned());
+        Change::In { member, since, nonce: 1, run_id, address }.run(roster).0
+    }
+
+    /// Returns the addresses that a list moves to.
+    fn moved(roster: &Roster, list: [&str; 3], shown: &[Option<Shown>; 3]) -> Vec<(usize, String)> {
+        let list = list.map(str::to_owned);
+        let seats = seats(roster, &list, shown, &vec![None; 3]);
+        let moves = moves(roster, &list, shown, &seats);
+        moves.into_iter().map(|(at, home)| (at.index(), home.to_owned())).collect()
+    }
+
+    #[test]
+    fn a_list_with_a_replaced_instance_leads_to_the_new_one_whether_or_not_the_old_one_runs() {
+        let replaced = replace(&roster(), 1, "b:1");
+        let alive = shown(Some(("c", 11)), "run1");
+        for old in [None, alive, shown(None, "restarted"), shown(Some(("d", 1)), "other")] {
+            let is_other = old.as_ref().is_some_and(|it| it.run_id == "other");
+            let moves = moved(&replaced, ["a:2", "a:0", "a:1"], &[None, None, old]);
+            let expected = if is_other { vec![] } else { vec![(2, "b:1".to_owned())] };
+            assert_eq!(moves, expected, "another cluster's master is no member");
+        }
+        assert_eq!(moved(&replaced, ["a:0", "b:1", "a:2"], &[None, None, None]), []);
+    }
+
+    #[test]
+    fn a_host_that_took_another_place_is_found_there() {
+        let replaced = replace(&admit(&replace(&roster(), 1, "b:1"), 1), 0, "a:1");
+        let list = ["a:0", "a:1", "a:2"];
+        assert_eq!(moved(&replaced, list, &[None, None, None]), [(0, "b:1".to_owned())]);
+    }
+
+    #[test]
+    fn what_a_replaced_instance_shows_is_not_its_members() {
+        let replaced = replace(&roster(), 1, "b:1");
+        let show = |address: &str| {
+            let shown = shown(None, "run1").map(|it| Shown { address: address.to_owned(), ..it });
+            let seats = vec![Some(MasterId::new(1))];
+            by_place(&replaced, &seats, &[shown])[1].is_some()
+        };
+        assert_eq!((show("a:1"), show("b:1")), (false, true));
     }
 }

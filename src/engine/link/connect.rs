@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 
-use super::{Expected, Link, State};
+use super::{Expected, Link, REPLACED, State};
 use crate::config::MasterAddr;
 use crate::engine::Engine;
 use crate::engine::connection::{self, Connection, Unwelcome};
@@ -44,7 +44,7 @@ impl Down {
         match self {
             Self::SameInstance(_) | Self::FewerDatabases(..) => true,
             Self::Unwelcome(Unwelcome::Refused(_)) => true,
-            Self::Probe(ProbeError::WrongPassword) => true,
+            Self::Probe(ProbeError::WrongPassword | ProbeError::NotRedis) => true,
             Self::Probe(ProbeError::Refused(error)) => error.code().is_some(),
             _ => false,
         }
@@ -83,9 +83,14 @@ impl Link {
         predecessor: &mut Option<Predecessor>,
         engine: &Engine,
     ) -> Result<Connection<D::Stream>, Down> {
-        let facts = probe(dial, &self.address, predecessor.as_ref()).await?;
-        let opened = connection::open(dial, &self.address, &facts.run_id).await?;
+        let address = self.address();
+        self.state.borrow_mut().dialled = Some(address.clone());
+        let facts = probe(dial, &address, predecessor.as_ref()).await?;
+        let opened = connection::open(dial, &address, &facts.run_id).await?;
         let (connection, client_id) = opened;
+        if self.has_moved() {
+            return Err(Down::Broken(REPLACED));
+        }
         self.require_distinct(&facts, engine)?;
         require_databases(&facts, engine)?;
         *predecessor = Some(Predecessor { run_id: facts.run_id.clone(), client_id });
@@ -103,7 +108,7 @@ impl Link {
         };
         let mut others = engine.links().iter().filter(|link| link.master != self.master);
         match others.find(|link| !facts.run_id.is_empty() && same(link)) {
-            Some(link) => Err(Down::SameInstance(link.address.clone())),
+            Some(link) => Err(Down::SameInstance(link.address())),
             None => Ok(()),
         }
     }
@@ -115,6 +120,7 @@ impl Link {
             *state = State {
                 deferred: std::mem::take(&mut state.deferred),
                 facts: state.facts.take(),
+                dialled: state.dialled.take(),
                 waker: state.waker.take(),
                 tried: true,
                 ..State::default()
@@ -122,7 +128,7 @@ impl Link {
         }
         let deferred = self.send_all_deferred();
         self.keep_in_step();
-        tracing::info!(master = %self.address, deferred, "the master is up");
+        tracing::info!(master = %self.address(), deferred, "the master is up");
         self.up.set(self.state.borrow().broken.is_none());
     }
 
@@ -130,7 +136,8 @@ impl Link {
         let mut state = self.state.borrow_mut();
         let why = down.to_string();
         if state.last_error.as_ref() != Some(&why) {
-            tracing::warn!(master = %self.address, "the master is down: {why}");
+            let master = state.dialled.clone().unwrap_or_else(|| self.address());
+            tracing::warn!(%master, "the master is down: {why}");
         }
         state.tried = true;
         state.is_reached = down.is_reached();

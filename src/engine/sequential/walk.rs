@@ -120,7 +120,7 @@ impl<'a> Walker<'a> {
     fn new(walk: &'a Walk, engine: &'a Rc<Engine>) -> Self {
         let address = |master: MasterId| {
             let address = engine.links()[master.index()].address();
-            (address.host.to_lowercase(), address.port)
+            (address.host, address.port)
         };
         let mut masters: Vec<_> = engine.rules().quorum.everybody().iter().collect();
         masters.sort_by_key(|master| address(*master));

@@ -114,6 +114,7 @@ impl State {
         };
         if let Seat::Out { since } = member.standing {
             return forgot(match &known.facts {
+                _ if member.is_new() => Cause::Replaced,
                 Some(facts) if facts.run_id != member.run_id => Cause::Restarted,
                 _ if since <= FIRST_VERSION => Cause::Young,
                 _ => Cause::Elsewhere,

@@ -10,6 +10,7 @@ fn electorate() -> Electorate {
         quorum: Quorum::of(3),
         restart_wait: Duration::ZERO,
         cold_start: ColdStart::Trust,
+        are_new: false,
     };
     let address = |port| format!("nowhere:{port}").parse().expect("an address");
     Electorate::new(terms, 0.01, (1..=3).map(address).collect())

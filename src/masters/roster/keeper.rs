@@ -8,6 +8,7 @@
 mod anew;
 mod beginning;
 mod flushing;
+mod replacing;
 mod tending;
 
 use std::cell::{Cell, RefCell};
@@ -26,7 +27,7 @@ use crate::decision::roster::founding;
 use crate::decision::roster::learning::{self, Lesson, Newest};
 use crate::decision::roster::mark::MarkKind;
 use crate::decision::roster::roster::{Accepted, Change, Roster, Stage, Voters};
-use crate::decision::roster::seats::{Seats, at_place};
+use crate::decision::roster::seats::{Seats, at_place, by_place};
 use crate::masters::dial::Dial;
 use crate::masters::electorate::MasterSight;
 use crate::masters::side_connection::{Errands, Failed};
@@ -94,7 +95,7 @@ impl<D: Dial + Clone> Keeper<D> {
             cluster: format!("{:016x}", fastrand::u64(..)),
             roster: RefCell::default(),
             learned: Cell::new(clock::now()),
-            seats: RefCell::new(vec![None; errands.addresses.len()]),
+            seats: RefCell::new(vec![None; errands.electorate.addresses().len()]),
             copies: RefCell::default(),
             copying: RefCell::default(),
             admissions: RefCell::default(),
@@ -173,7 +174,10 @@ impl<D: Dial + Clone> Keeper<D> {
 
     async fn turn(self: &Rc<Self>) -> Result<Turn, Failed> {
         let sights = self.errands.electorate.sights();
-        if self.learn(&sights).await? == Turn::Acted || self.clear_rests(&sights).await? {
+        if self.learn(&sights).await? == Turn::Acted
+            || self.obey(&sights).await
+            || self.clear_rests(&sights).await?
+        {
             return Ok(Turn::Acted);
         }
         if self.errands.electorate.serves() {
@@ -371,7 +375,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     fn address(&self, master: MasterId) -> String {
-        self.errands.addresses[master.index()].to_string()
+        self.errands.electorate.address(master).to_string()
     }
 
     /// Returns what each master of the list has shown since the roster was learned.
@@ -393,9 +397,7 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Returns what each member shows, by place in the roster.
     fn shown_by_place(&self, roster: &Roster, shown: &[Option<Shown>]) -> Vec<Option<Shown>> {
-        let seats = self.seats.borrow();
-        let places = (0..roster.members.len()).map(MasterId::new);
-        places.map(|place| shown.get(at_place(&seats, place)?.index())?.clone()).collect()
+        by_place(roster, &self.seats.borrow(), shown)
     }
 
     /// Returns the master of the list at a place of the roster.

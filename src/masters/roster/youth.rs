@@ -16,7 +16,7 @@ const TOGETHER: Duration = Duration::from_secs(2);
 pub struct Trusted {
     /// The trusted masters, at least a quorum.
     pub masters: MasterSet,
-    /// Whether all masters are young, so that this looks like a first deployment.
+    /// Whether all masters are young, so that this looks like a first deployment, but need not be one.
     pub is_first_deployment: bool,
 }
 
@@ -47,7 +47,7 @@ pub fn trusted(terms: &ElectorateTerms, facts: &[&Facts]) -> Result<Trusted, Str
     let last = starts.get(terms.quorum.needed() - 1).copied();
     let last = last.ok_or_else(|| "too few masters report their start time".to_owned())?;
     let masters = of(&|facts| facts.started().is_some_and(|start| start <= last + TOGETHER));
-    Ok(Trusted { masters, is_first_deployment: true })
+    Ok(Trusted { masters, is_first_deployment: !terms.are_new })
 }
 
 #[cfg(test)]
@@ -79,8 +79,8 @@ mod tests {
     }
 
     fn who(cold_start: ColdStart, uptimes: &[u64]) -> Option<Vec<usize>> {
-        let terms =
-            ElectorateTerms { quorum: Quorum::of(uptimes.len()), restart_wait: WAIT, cold_start };
+        let quorum = Quorum::of(uptimes.len());
+        let terms = ElectorateTerms { quorum, restart_wait: WAIT, cold_start, are_new: false };
         let all = facts(uptimes);
         let trusted = trusted(&terms, &all.iter().collect::<Vec<_>>()).ok()?;
         Some(trusted.masters.iter().map(MasterId::index).collect())

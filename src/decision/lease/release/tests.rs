@@ -55,6 +55,35 @@ fn each_master_deletes_what_it_showed() {
     assert_eq!(release.owed(), Some(owed));
 }
 
+/// What it deleted went with it: the new instance may have been copied to before.
+#[test]
+fn a_deletion_by_a_master_that_went_out_does_not_count() {
+    let vote = |release: &mut Release, master: usize, vote: Vote| {
+        release.vote(release.round(), MasterId::new(master), vote, ms(1))
+    };
+    for late in [Vote::Deleted, Vote::Unknown] {
+        let mut release = known();
+        assert_eq!(vote(&mut release, 2, Vote::Deleted), Step::Wait);
+        release.forget(set(&[2]));
+        assert_eq!(vote(&mut release, 0, Vote::Deleted), Step::Wait);
+        let expected = match late {
+            Vote::Deleted => Step::Released,
+            _ => Step::Unavailable { answered: 1 },
+        };
+        assert_eq!(vote(&mut release, 1, late), expected);
+    }
+}
+
+#[test]
+fn what_a_master_that_went_out_has_shown_is_forgotten() {
+    let mut release = by_token();
+    see(&mut release, &[Sight::Held(tag(7))]);
+    release.forget(set(&[0]));
+    let round = release.round();
+    assert_eq!(release.sight(round, MasterId::new(1), Sight::Missing, ms(1)), Step::Wait);
+    assert_eq!(release.sight(round, MasterId::new(2), Sight::Missing, ms(1)), Step::Missing);
+}
+
 #[test]
 fn a_token_that_no_quorum_holds_is_no_lease() {
     let sights = [Sight::Missing, Sight::Missing];

@@ -211,15 +211,13 @@ impl<D: Dial + Clone> Keeper<D> {
                 "the masters started recently, but vote at once because this looks like a first deployment (--cold-start trust)"
             );
         }
-        let member = |(at, facts): (usize, &&Facts)| Member {
-            id: fastrand::u64(1..),
-            incarnation: 1,
-            run_id: facts.run_id.clone(),
-            addresses: vec![self.address(MasterId::new(at))],
-            standing: match trusted.masters.contains(MasterId::new(at)) {
-                true => Standing::In { nonce: 0 },
-                false => Standing::Out { since: FIRST_VERSION },
-            },
+        let member = |(at, facts): (usize, &&Facts)| {
+            let (run_id, address) = (facts.run_id.clone(), self.address(MasterId::new(at)));
+            let member = Member::founder(fastrand::u64(1..), run_id, vec![address]);
+            match trusted.masters.contains(MasterId::new(at)) {
+                true => member,
+                false => Member { standing: Standing::Out { since: FIRST_VERSION }, ..member },
+            }
         };
         let members = facts.iter().enumerate().map(member).collect();
         let (cluster, stage) = (self.cluster.clone(), Stage::Founding);
@@ -236,6 +234,9 @@ impl<D: Dial + Clone> Keeper<D> {
         let shown = self.shown_ever(sights);
         let found = seats(&known, &self.addresses(), &shown, &self.seats.borrow());
         *self.seats.borrow_mut() = found.clone();
+        if self.move_on(&known, &shown) {
+            return Ok(Turn::Acted);
+        }
         let is_unknown =
             |(at, sight): (usize, &Option<MasterSight>)| sight.is_some() && found[at].is_none();
         let unknown = sights.iter().enumerate().position(is_unknown);
@@ -328,7 +329,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     pub(super) fn addresses(&self) -> Vec<String> {
-        self.errands.addresses.iter().map(ToString::to_string).collect()
+        self.errands.electorate.addresses().iter().map(ToString::to_string).collect()
     }
 
     fn other_list(&self, known: &Roster, unknown: Option<usize>) -> Obstacle {

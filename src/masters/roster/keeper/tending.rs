@@ -10,8 +10,8 @@ use super::{Admissions, Keeper, Keys, Turn};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::roster::admission::{self, Copy, Shown, Task, pause_ms, sources_needed};
 use crate::decision::roster::mark::{Mark, MarkKind};
-use crate::decision::roster::roster::{Change, Roster, Standing, Voters};
-use crate::decision::roster::seats::seats;
+use crate::decision::roster::roster::{Change, Roster, Voters};
+use crate::decision::roster::seats::{moves, seats};
 use crate::masters::dial::Dial;
 use crate::masters::electorate::MasterSight;
 use crate::masters::roster::copy::{Copying, Source};
@@ -66,6 +66,19 @@ impl<D: Dial + Clone> Keeper<D> {
         let found = seats(&roster, &self.addresses(), &shown, &self.seats.borrow());
         *self.seats.borrow_mut() = found;
         self.errands.electorate.follow(&roster, &self.seats.borrow());
+        self.move_on(&roster, &shown);
+    }
+
+    /// Goes to the instances that have replaced others. Returns whether there were any.
+    pub(super) fn move_on(&self, roster: &Roster, shown: &[Option<Shown>]) -> bool {
+        let electorate = &self.errands.electorate;
+        let moves = moves(roster, &self.addresses(), shown, &self.seats.borrow());
+        let moves: Vec<_> = moves
+            .into_iter()
+            .filter_map(|(master, home)| Some((master, electorate.address(master).at(home).ok()?)))
+            .collect();
+        moves.iter().for_each(|(master, home)| electorate.move_to(*master, home.clone()));
+        !moves.is_empty()
     }
 
     /// Raises all due marks at once. Copying waits until this is done.
@@ -277,12 +290,12 @@ impl<D: Dial + Clone> Keeper<D> {
         sights: &[Option<MasterSight>],
         roster: &Roster,
     ) -> Result<Turn, Failed> {
-        for (at, _) in sights.iter().enumerate().filter(|(_, sight)| sight.is_some()) {
+        for (at, sight) in sights.iter().enumerate() {
+            let Some(sight) = sight else { continue };
             let Some(place) = self.seats.borrow().get(at).copied().flatten() else { continue };
             let address = self.address(MasterId::new(at));
             let is_new = roster.member(place).is_some_and(|member| {
-                matches!(member.standing, Standing::In { .. })
-                    && !member.addresses.contains(&address)
+                member.is_in() && member.run_id == sight.facts.run_id && !member.is_at(&address)
             });
             if is_new {
                 self.change(Voters::Members, Change::SeenAt { member: place, address }).await?;

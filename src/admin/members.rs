@@ -1,0 +1,184 @@
+//! `/members`: the members of each cluster, and orders that change them.
+
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::status;
+use crate::acl::Users;
+use crate::context::shared::Shared;
+use crate::decision::quorum::MasterId;
+use crate::decision::roster::roster::{Member, Standing};
+use crate::decision::roster::seats::at_place;
+use crate::masters::roster::orders::MemberOrder;
+
+/// The members of one cluster, as this proxy knows them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MembersOf {
+    /// Name of the shard, if there are several.
+    pub shard: Option<String>,
+    /// Id of the cluster.
+    pub cluster: String,
+    /// Version of the roster; 0 if this proxy does not know it yet.
+    pub version: u64,
+    /// The list of masters that leads to all members, as in `--masters`.
+    pub list: String,
+    /// The members, in the order of the roster.
+    pub members: Vec<MemberShown>,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberShown {
+    /// Address at which this proxy reaches the member.
+    pub address: String,
+    /// Whether the roster lets the member vote.
+    pub is_in: bool,
+    /// Number of times that the member was admitted.
+    pub incarnation: u64,
+    /// State of the master, as in `INFO redlock`.
+    pub state: String,
+    /// Reason for that state; empty if the member votes.
+    pub reason: String,
+    /// Number of keys copied to the member since copying began, and their approximate total.
+    pub copying: [u64; 2],
+    /// Addresses of the instances that it has replaced.
+    pub replaced: Vec<String>,
+}
+
+/// Body of an order.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderBody {
+    /// Address of the member to replace.
+    pub replace: String,
+    /// Address of the new instance.
+    pub by: String,
+    /// User who gives the order; the default user if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Password of the user, if one is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+}
+
+/// Returns the members of all clusters.
+pub(super) fn all(shared: &Shared) -> Vec<MembersOf> {
+    shared.clusters().map(of).collect()
+}
+
+fn of(cluster: &Shared) -> MembersOf {
+    let (roster, seats) = cluster.electorate.followed();
+    let list: Vec<_> = cluster.electorate.addresses().iter().map(ToString::to_string).collect();
+    let show = |(at, member): (usize, &Member)| {
+        shown(cluster, member, at_place(&seats, MasterId::new(at)))
+    };
+    MembersOf {
+        shard: cluster.settings.shard_name().map(str::to_owned),
+        members: roster.members.iter().enumerate().map(show).collect(),
+        cluster: roster.cluster,
+        version: roster.version,
+        list: list.join(","),
+    }
+}
+
+fn shown(cluster: &Shared, member: &Member, master: Option<MasterId>) -> MemberShown {
+    let electorate = &cluster.electorate;
+    let home = member.home.as_ref().map(|home| &home.address);
+    let known = home.or(member.addresses.last()).cloned().unwrap_or_default();
+    let state = master.map_or("unknown", |master| status::state(cluster, master));
+    let reason = match master {
+        None => Some("no master of this proxy's list is this member".to_owned()),
+        Some(_) if state == "down" => Some("it cannot be reached".to_owned()),
+        Some(master) => electorate.reason(master),
+    };
+    let copying = master.map(|master| electorate.progress(master));
+    MemberShown {
+        address: master.map_or(known, |master| electorate.address(master).to_string()),
+        is_in: matches!(member.standing, Standing::In { .. }),
+        incarnation: member.incarnation,
+        state: state.to_owned(),
+        reason: reason.unwrap_or_default(),
+        copying: copying.map_or([0, 0], |copying| [copying.copied(), copying.total()]),
+        replaced: member.former.clone(),
+    }
+}
+
+/// Carries out an order.
+///
+/// # Errors
+/// Returns the status and one sentence about the reason if it was not carried out.
+pub(super) async fn order(shared: &Shared, body: &[u8]) -> Result<String, (StatusCode, String)> {
+    let wrong = |why: serde_json::Error| {
+        (StatusCode::BAD_REQUEST, format!("the order is not understood ({why}): send {EXAMPLE}"))
+    };
+    let order: OrderBody = serde_json::from_slice(body).map_err(wrong)?;
+    if !may_order(&shared.live().users, &order) {
+        let why =
+            "only a user who may do everything can change the members: give a name and a password";
+        return Err((StatusCode::FORBIDDEN, why.to_owned()));
+    }
+    let knows = |cluster: &&Shared| {
+        let is_it = |address: &crate::config::MasterAddr| address.to_string() == order.replace;
+        let electorate = &cluster.electorate;
+        electorate.addresses().iter().any(is_it) || electorate.roster().knows(&order.replace)
+    };
+    // A name that no cluster knows is reported by the first.
+    let cluster = shared.clusters().find(knows).unwrap_or(shared);
+    let (old, new) = (order.replace, order.by);
+    match cluster.electorate.order(MemberOrder::Replace { old, new }).await {
+        Some(outcome) => outcome.map_err(|why| (StatusCode::CONFLICT, why)),
+        None => {
+            let why = "it is not known yet whether the members have changed: ask for them again";
+            Err((StatusCode::GATEWAY_TIMEOUT, why.to_owned()))
+        }
+    }
+}
+
+/// An order, as shown to those who got it wrong.
+const EXAMPLE: &str = r#"{"replace": "HOST:PORT", "by": "HOST:PORT"}"#;
+
+/// Whether the giver of an order is a user without restrictions.
+fn may_order(users: &Users, order: &OrderBody) -> bool {
+    let name = order.user.as_deref().unwrap_or("default");
+    let password = order.password.as_deref().unwrap_or_default();
+    let user = users.authenticate(name.as_bytes(), password.as_bytes());
+    user.is_some_and(|user| user.is_unrestricted())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::context::shared::Certificates;
+
+    fn shared(requirepass: Option<&str>) -> Shared {
+        let mut settings = Settings::try_new(vec!["a:1".parse().unwrap()]).unwrap();
+        settings.live.users = settings.live.users.with_requirepass(requirepass).into();
+        Shared::new(settings, &Certificates::default())
+    }
+
+    #[tokio::test]
+    async fn an_order_needs_the_password_that_clients_need() {
+        let give = async |password: &str| {
+            let body = format!(r#"{{"replace": "a:1", "by": "b:1"{password}}}"#);
+            order(&shared(Some("secret")), body.as_bytes()).await.unwrap_err().0
+        };
+        assert_eq!(give("").await, StatusCode::FORBIDDEN);
+        assert_eq!(give(r#", "password": "guess""#).await, StatusCode::FORBIDDEN);
+        assert_eq!(
+            give(r#", "user": "nobody", "password": "secret""#).await,
+            StatusCode::FORBIDDEN
+        );
+    }
+
+    #[tokio::test]
+    async fn an_order_that_is_not_understood_says_how_one_looks() {
+        for body in
+            ["", "replace a:1", r#"{"replace": "a:1"}"#, r#"{"replace": "a", "by": "b", "x": 1}"#]
+        {
+            let (status, why) = order(&shared(None), body.as_bytes()).await.unwrap_err();
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+            assert!(why.ends_with(EXAMPLE), "{why}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Orders of the operator about the members, on their way from the admin port to the keeper.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// An order about the members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberOrder {
+    /// Gives a member's place to another instance. Addresses are `host:port`.
+    Replace {
+        /// Address of the member.
+        old: String,
+        /// Address of the new instance.
+        new: String,
+    },
+}
+
+/// Obeyed of an order: what was done, or why it was not, in one sentence.
+pub type Obeyed = Result<String, String>;
+
+/// Orders that the keeper has not carried out yet.
+#[derive(Debug, Default)]
+pub(crate) struct Orders(Mutex<VecDeque<(MemberOrder, oneshot::Sender<Obeyed>)>>);
+
+impl Orders {
+    /// Adds an order. The receiver gets its outcome.
+    pub(crate) fn give(&self, order: MemberOrder) -> oneshot::Receiver<Obeyed> {
+        let (done, outcome) = oneshot::channel();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back((order, done));
+        outcome
+    }
+
+    /// Takes the next order. Orders whose giver has gone are dropped.
+    pub(super) fn next(&self) -> Option<(MemberOrder, oneshot::Sender<Obeyed>)> {
+        let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::iter::from_fn(|| orders.pop_front()).find(|(_, done)| !done.is_closed())
+    }
+}
