@@ -6,6 +6,8 @@ SIM_HOURS ?= 2000
 SIM_FROM ?= 1000
 SIM_SEED ?=
 ARGS ?=
+# --ignored: only those that make test leaves out.
+CLIENTS ?= --include-ignored
 DIFFERENTIAL_SECONDS ?= 600
 DIFFERENTIAL_SEED ?=
 # Panics name the files of crates, and where those lie differs from machine to machine.
@@ -63,7 +65,7 @@ test-browser: ## look at the status page with a headless Chromium
 test-clients: ## run the published clients of every language, some of which make test leaves out
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm \
 		$$(cat tests/clients/*/debian-packages 2>/dev/null)
-	$(CARGO) test --locked --test unmodified_clients -- --include-ignored
+	$(CARGO) test --locked --test unmodified_clients -- $(CLIENTS)
 
 clients-page: ## the same, and write docs/clients.md
 	UPDATE_DOCS=1 $(MAKE) test-clients
