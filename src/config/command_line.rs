@@ -10,12 +10,13 @@ use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser, Subcomman
 use clap_complete::Shell;
 
 use super::file::UnreadableFile;
+use super::help;
 use super::typed::Typed;
 
 /// A Redis-protocol proxy that makes N independent masters look like one, and takes locks by majority.
 #[derive(Parser)]
 #[command(name = "redlock-proxy", version, max_term_width = 100)]
-#[command(after_help = SHORT_EXAMPLES, after_long_help = EXAMPLES)]
+#[command(after_help = help::SHORT_EXAMPLES, after_long_help = help::EXAMPLES)]
 pub struct Cli {
     /// The settings on the command line and in the environment.
     #[command(flatten)]
@@ -27,36 +28,6 @@ pub struct Cli {
     #[command(subcommand)]
     pub action: Option<CliAction>,
 }
-
-/// End of the short help.
-const SHORT_EXAMPLES: &str = "\
-Examples:
-  redlock-proxy dev
-  redlock-proxy --master redis1:6379 --master redis2:6379 --master redis3:6379
-
-All settings: redlock-proxy --help";
-
-/// End of the long help.
-const EXAMPLES: &str = "\
-Examples:
-  Try it: three local masters, a data Redis, and the proxy on 127.0.0.1:6379.
-    redlock-proxy dev
-
-  Serve all keys as locks on three masters.
-    redlock-proxy --master redis1:6379 --master redis2:6379 --master redis3:6379
-
-  Serve the locks at the address where the application has all its keys.
-    redlock-proxy --masters redis1,redis2,redis3 --data redis://redis0:6379/0 --lock-keys 'lock:*'
-
-  Read the settings from a file, after a look at whether they can work.
-    redlock-proxy --config /etc/redlock-proxy/redlock-proxy.toml check
-    redlock-proxy --config /etc/redlock-proxy/redlock-proxy.toml
-
-  Replace a master while everything runs.
-    redlock-proxy members replace redis3:6379 redis4:6379
-
-Each setting may also be given in the environment, as REDLOCK_PROXY_ and its name, and in the
-file. A flag overrides the environment, which overrides the file.";
 
 /// Settings, and a file with more of them.
 #[derive(Args)]
@@ -276,8 +247,7 @@ fn after_settings(subcommand: Command) -> Command {
         true => arg.env(Resettable::Reset).hide(true),
         false => arg,
     });
-    subcommand
-        .after_help("Settings may stand before or after its name: redlock-proxy --help shows them.")
+    subcommand.after_help(help::AFTER_SETTINGS)
 }
 
 /// Writes the manual page. It has no date, but an empty placeholder is needed, or the version would take its place.

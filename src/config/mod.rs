@@ -7,6 +7,7 @@ mod access;
 pub mod command_line;
 mod data;
 mod file;
+mod help;
 mod learning;
 pub mod live;
 mod master_addr;

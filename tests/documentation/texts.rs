@@ -50,14 +50,17 @@ const SETTINGS: [&str; 18] = [
 ];
 
 /// Files with texts for `--help`.
-const HELP: [&str; 3] = ["src/config/setting.rs", "src/config/table", "src/config/table.rs"];
+const HELP: [&str; 4] =
+    ["src/config/help.rs", "src/config/setting.rs", "src/config/table", "src/config/table.rs"];
 
 /// Texts that are not complaints, or are part of a text that is one.
-const NOTHING_WRONG: [&str; 34] = [
+const NOTHING_WRONG: [&str; 36] = [
+    "it has ended: start it first",
+    "… is in use, so the proxy listens on …\\n",
     "… is out, and … votes once everything is copied to it",
     "… is being replaced by …",
-    "list of masters for every proxy: …\\n",
-    "…cluster …, version …\\n",
+    "list of masters for every proxy: …",
+    "…cluster …, version …",
     "redlock-proxy 1  ",
     "redlock-proxy 1 \\\"\\\" ",
     "…, did you mean …?",
