@@ -489,8 +489,10 @@ impl Model for World {
             }
             Action::Replace => {
                 let member = MasterId::new(LAST);
-                let incarnation = state.proxies[0].roster.member(member)?.incarnation;
-                let change = Change::Replace { member, incarnation, address: address(NEW) };
+                let known = &state.proxies[0].roster;
+                let (incarnation, since) =
+                    (known.member(member)?.incarnation, known.out_since(member));
+                let change = Change::Replace { member, incarnation, since, address: address(NEW) };
                 let before = state.roster.version;
                 self.change(&mut state, 0, &change);
                 state.is_replaced = state.roster.version > before;

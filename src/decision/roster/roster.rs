@@ -132,6 +132,8 @@ pub enum Change {
         member: MasterId,
         /// Incarnation of that instance.
         incarnation: u64,
+        /// Version that excluded the member, if it is out: nobody else has replaced the instance meanwhile.
+        since: Option<u64>,
         /// Address of the new instance.
         address: String,
     },
@@ -250,8 +252,9 @@ impl Roster {
                 member.admit(*nonce, run_id);
                 member.meet_at(address);
             }
-            Change::Replace { member, incarnation, address } if !self.knows(address) => {
-                let can_go = self.out_since(*member).is_some() || self.can_miss(*member);
+            Change::Replace { member, incarnation, since, address } if !self.knows(address) => {
+                let is_known = self.out_since(*member) == *since;
+                let can_go = is_known && (since.is_some() || self.can_miss(*member));
                 let since = after.version;
                 let member = after.members.get_mut(member.index())?;
                 if !can_go || member.incarnation != *incarnation {
@@ -445,7 +448,8 @@ mod tests {
     fn replace(roster: &Roster, member: usize, address: &str) -> Option<Roster> {
         let incarnation = roster.members[member].incarnation;
         let (member, address) = (MasterId::new(member), address.to_owned());
-        let (after, version) = Change::Replace { member, incarnation, address }.run(roster);
+        let since = roster.out_since(member);
+        let (after, version) = Change::Replace { member, incarnation, since, address }.run(roster);
         version.map(|_| after)
     }
 
@@ -463,6 +467,9 @@ mod tests {
         assert_eq!(replace(&after, 2, "b:2"), None, "it was replaced already");
         assert_eq!(replace(&after, 1, "b:1"), None, "one voter would remain");
         assert_eq!(replace(&roster(7), 2, "a:1"), None, "that is another member");
+        let (member, address) = (MasterId::new(2), "d:2".to_owned());
+        let late = Change::Replace { member, incarnation: 1, since: None, address };
+        assert_eq!(late.run(&after).1, None, "somebody else was faster");
         let again = replace(&after, 2, "c:2").expect("the first choice was wrong");
         assert_eq!(again.members[2].former, ["a:2", "b:2"]);
     }

@@ -205,7 +205,8 @@ mod tests {
     fn replace(roster: &Roster, member: usize, address: &str) -> Roster {
         let incarnation = roster.members[member].incarnation;
         let (member, address) = (MasterId::new(member), address.to_owned());
-        Change::Replace { member, incarnation, address }.run(roster).0
+        let since = roster.out_since(member);
+        Change::Replace { member, incarnation, since, address }.run(roster).0
     }
 
     fn admit(roster: &Roster, member: usize) -> Roster {

@@ -42,8 +42,8 @@ impl<D: Dial + Clone> Keeper<D> {
         }
         self.require_fit(sights, &roster, master, &address).await?;
         self.require_sources(sights, &roster, place, old)?;
-        let (incarnation, address) = (member.incarnation, name.clone());
-        let change = Change::Replace { member: place, incarnation, address };
+        let (incarnation, since) = (member.incarnation, roster.out_since(place));
+        let change = Change::Replace { member: place, incarnation, since, address: name.clone() };
         match self.change(Voters::Members, change).await {
             Ok(Changed::To(version)) => {
                 tracing::info!(version, "{old} is being replaced by {name}");
