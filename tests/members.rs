@@ -194,10 +194,23 @@ async fn a_proxy_with_the_list_of_before_finds_the_new_master() {
         late.expect_warnings();
         votes(&late, &new.address()).await;
         are_still_held(&mut late.connection().await).await;
+        if !is_dead {
+            let list = masters.addresses().join(",");
+            let checked = String::from_utf8_lossy(&check(&list).stdout).into_owned();
+            let told = format!("it was replaced by {}: change the list\n", new.address());
+            assert!(checked.contains(&told), "{checked}");
+        }
     }
     let list = [masters[0].address(), masters[1].address(), new.address()];
     let corrected = Proxy::in_front_of(&list, &[]);
     are_still_held(&mut corrected.connection().await).await;
+}
+
+fn check(list: &str) -> Output {
+    std::process::Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+        .args(["--masters", list, "check"])
+        .output()
+        .expect("the proxy's binary starts")
 }
 
 /// The proxy that was given the order dies at once. Another one, which has no admin port, finishes.

@@ -228,6 +228,11 @@ fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> 
     else {
         return Err("it is not a member of the cluster".to_owned());
     };
+    if let Some(home) = &member.home
+        && member.is_elsewhere(&here.address, Some(&here.run_id))
+    {
+        return Err(format!("it was replaced by {}: change the list", home.address));
+    }
     let remembers = here
         .mark
         .as_ref()
