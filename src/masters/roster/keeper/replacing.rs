@@ -15,7 +15,6 @@ use crate::masters::electorate::{FIRST_VERSION, MasterSight};
 use crate::masters::probe::{ProbeReport, look_once};
 use crate::masters::roster::orders::{MemberOrder, Obeyed};
 use crate::masters::roster::register::Changed;
-use crate::masters::side_connection::Failed;
 
 impl<D: Dial + Clone> Keeper<D> {
     /// Carries out the operator's next order. Returns whether there was one.
@@ -51,9 +50,6 @@ impl<D: Dial + Clone> Keeper<D> {
             }
             Ok(Changed::Not) => Err(format!(
                 "{old} cannot be replaced now: too few other members vote, or the members have just changed"
-            )),
-            Err(Failed::NoQuorum) => Err(format!(
-                "{old} cannot be replaced now: too few members answer to change the roster"
             )),
             Err(why) => Err(format!(
                 "it is not known whether {old} was replaced ({why}): ask for the members again"
