@@ -7,7 +7,7 @@ use super::status;
 use crate::acl::Users;
 use crate::context::shared::Shared;
 use crate::decision::quorum::MasterId;
-use crate::decision::roster::roster::{Member, Standing};
+use crate::decision::roster::roster::Member;
 use crate::decision::roster::seats::at_place;
 use crate::masters::roster::orders::MemberOrder;
 
@@ -88,13 +88,12 @@ fn shown(cluster: &Shared, member: &Member, master: Option<MasterId>) -> MemberS
     let state = master.map_or("unknown", |master| status::state(cluster, master));
     let reason = match master {
         None => Some("no master of this proxy's list is this member".to_owned()),
-        Some(_) if state == "down" => Some("it cannot be reached".to_owned()),
-        Some(master) => electorate.reason(master),
+        Some(master) => status::reason(cluster, master),
     };
     let copying = master.map(|master| electorate.progress(master));
     MemberShown {
         address: master.map_or(known, |master| electorate.address(master).to_string()),
-        is_in: matches!(member.standing, Standing::In { .. }),
+        is_in: member.is_in(),
         incarnation: member.incarnation,
         state: state.to_owned(),
         reason: reason.unwrap_or_default(),

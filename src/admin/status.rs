@@ -138,16 +138,12 @@ impl Master {
 
     fn of(shared: &Shared, id: MasterId) -> Self {
         let electorate = &shared.electorate;
-        let reason = match is_up(shared, id) {
-            true => electorate.reason(id).unwrap_or_default(),
-            false => "it cannot be reached".to_owned(),
-        };
         let unix_time = electorate.unix_time();
         Self {
             shard: shared.settings.shard_name().map(str::to_owned),
             address: electorate.address(id).to_string(),
             state: state(shared, id),
-            reason,
+            reason: reason(shared, id).unwrap_or_default(),
             copying: [electorate.progress(id).copied(), electorate.progress(id).total()],
             since_seconds: since(shared, id).elapsed().as_secs(),
             latency_us: electorate.latency(id).as_micros(),
@@ -208,6 +204,14 @@ pub(super) fn voters(shared: &Shared) -> MasterSet {
 /// Whether a worker is connected to the master.
 pub(super) fn is_up(shared: &Shared, master: MasterId) -> bool {
     shared.metrics.iter().any(|metrics| metrics.master(master).is_up.holds())
+}
+
+/// Returns why the master does not vote, if it does not.
+pub(super) fn reason(shared: &Shared, master: MasterId) -> Option<String> {
+    match is_up(shared, master) {
+        true => shared.electorate.reason(master),
+        false => Some("it cannot be reached".to_owned()),
+    }
 }
 
 /// Returns the time since which the master is in its state. A master is down since the last worker lost it.

@@ -84,9 +84,8 @@ impl<D: Dial + Clone> Keeper<D> {
         };
         let is_it = |place: &MasterId| is_here(*place) || roster.members[place.index()].is_at(old);
         places().find(is_it).ok_or_else(|| {
-            let members: Vec<_> =
-                roster.members.iter().filter_map(|member| member.addresses.last()).collect();
-            let members: Vec<_> = members.into_iter().map(String::as_str).collect();
+            let named = roster.members.iter().filter_map(|member| member.addresses.last());
+            let members: Vec<_> = named.map(String::as_str).collect();
             format!("{old} is not a member: the members are {}", members.join(","))
         })
     }
