@@ -96,6 +96,56 @@ async fn errors_of_scripts_and_transactions_are_not_counted() {
 }
 
 #[tokio::test]
+async fn scripts_that_clients_can_call_by_their_sha1_are_counted() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (redis, masters) = (Master::start(), Masters::start(3));
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "3s"]);
+    for address in [redis.address(), proxy.address().to_owned()] {
+        let counted = async |table| {
+            let memory = info(&address, table, "memory").await;
+            (memory["number_of_cached_scripts"].clone(), memory["used_memory_scripts_eval"] != "0")
+        };
+        assert_eq!(counted("PING").await, ("0".to_owned(), false), "{address}");
+        let two = "EVAL \"return 1\" 0\nSCRIPT LOAD \"return 2\"\nEVAL \"return 1\" 0";
+        assert_eq!(counted(two).await, ("2".to_owned(), true), "{address}");
+    }
+}
+
+/// Returns a field of a line of `CLIENT LIST`.
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    let fields = line.split(' ').filter_map(|field| field.split_once('='));
+    fields.into_iter().find(|(field, _)| *field == name).expect("a field").1
+}
+
+#[tokio::test]
+async fn the_list_of_clients_names_subcommands_and_counts_what_is_not_yet_a_request() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "3s"]);
+    let (mut other, mut client) = (proxy.raw().await, proxy.raw().await);
+    for (request, shown) in [
+        (&["CLIENT", "SETNAME", "other"][..], "client|setname"),
+        (&["Config", "Get", "maxclients"], "config|get"),
+        (&["SELECT", "1"], "select"),
+        (&["SCRIPT", "EXISTS", "x"], "script|exists"),
+    ] {
+        other.ask(request).await;
+        let list = client.ask(&["CLIENT", "LIST"]).await.text();
+        let line_of = |name| list.lines().find(|line| field(line, "name") == name).expect("a line");
+        assert_eq!(field(line_of("other"), "cmd"), shown);
+        assert_eq!(field(line_of(""), "cmd"), "client|list");
+    }
+    other.send(b"*1\r\n$4\r\nPI").await;
+    support::eventually("half a request is counted", || async {
+        let list = proxy.raw().await.ask(&["CLIENT", "LIST"]).await.text();
+        let line = list.lines().find(|line| field(line, "name") == "other").expect("a line");
+        (field(line, "qbuf") == "10").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_error_of_a_master_is_an_outcome_ok() {
     if target_is_plain_redis() {
         return;

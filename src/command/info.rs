@@ -92,6 +92,7 @@ fn memory(caller: &Caller) -> String {
     let (used, peak) = (usage.resident_bytes, usage.peak_bytes);
     let machine = process::machine_bytes().unwrap_or_default();
     let share = 100.0 * used as f64 / peak.max(1) as f64;
+    let (scripts, bytes) = caller.worker.scripts().callable();
     lines(&[
         ("used_memory", &used),
         ("used_memory_human", &human(used)),
@@ -102,6 +103,8 @@ fn memory(caller: &Caller) -> String {
         ("used_memory_peak_perc", &format!("{share:.2}%")),
         ("total_system_memory", &machine),
         ("total_system_memory_human", &human(machine)),
+        ("used_memory_scripts_eval", &bytes),
+        ("number_of_cached_scripts", &scripts),
         ("mem_clients_normal", &caller.worker.registry().budget().held()),
         ("maxmemory", &0),
         ("maxmemory_human", &human(0)),

@@ -155,7 +155,7 @@ pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
     if spec.id == Command::Select && caller.outbox.runs_alone() {
         return Action::Later;
     }
-    caller.client.did(spec);
+    caller.client.did(spec, args);
     let action = family(caller, spec, args).unwrap_or_else(Action::Reply);
     if caller.worker.gate().is_some() { with_data(action) } else { action }
 }

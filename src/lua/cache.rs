@@ -237,6 +237,12 @@ impl ScriptCache {
         entry.is_some_and(|entry| entry.script.is_kept())
     }
 
+    /// Returns the number and total size in bytes of the texts that clients may call by their SHA1.
+    pub fn callable(&self) -> (usize, usize) {
+        let kept = self.scripts.values().filter(|entry| entry.script.is_kept());
+        kept.fold((0, 0), |(number, bytes), entry| (number + 1, bytes + entry.script.text.len()))
+    }
+
     /// Returns the scripts that clients may call by their SHA1, least recently used first.
     pub fn kept(&self) -> Vec<Arc<Script>> {
         let mut kept: Vec<_> = self.scripts.values().filter(|it| it.script.is_kept()).collect();

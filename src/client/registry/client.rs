@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::lock;
 use crate::acl::DEFAULT_USER;
-use crate::catalogue::table::{self, Spec};
+use crate::catalogue::table::{self, SUBCOMMANDS, Spec};
 use crate::client::memory::{CONNECTION, Holding, MemoryPart};
 use crate::client::subscriber_counts::SubscriptionCounts;
 use crate::metrics::histogram::micros;
+use crate::resp::requests::Args;
 use crate::time::clock::{self, Instant};
 
 /// One client's entry.
@@ -139,7 +140,7 @@ impl Client {
     pub(super) fn known(known: Known) -> Self {
         let now = clock::now();
         let since = now.checked_sub(Duration::from_millis(known.age_ms)).unwrap_or(now);
-        let place = table::lookup(known.command.as_bytes()).map_or(0, |spec| spec.place + 1);
+        let place = place_of(&known.command).map_or(0, |place| place + 1);
         let client = Self::new(known.id, known.address, known.local_address);
         client.describe(|words| *words = known.words);
         Self {
@@ -250,14 +251,15 @@ impl Client {
         micros(self.since.elapsed()) / 1000
     }
 
-    /// Notes the client's last command.
-    pub fn did(&self, command: &Spec) {
-        self.command.store(command.place + 1, Ordering::Relaxed);
+    /// Notes the client's last command, with its subcommand if it has one.
+    pub fn did(&self, command: &Spec, args: Args<'_>) {
+        let subcommand = command.is_container.then(|| subcommand_place(command, args)).flatten();
+        self.command.store(subcommand.unwrap_or(command.place) + 1, Ordering::Relaxed);
     }
 
     fn last_command(&self) -> &'static str {
         let place = usize::from(self.command.load(Ordering::Relaxed)).checked_sub(1);
-        place.and_then(|place| table::all().get(place)).map_or("NULL", |spec| spec.name)
+        place.and_then(name_at).unwrap_or("NULL")
     }
 
     /// Notes how many received bytes await processing, and how many bytes of replies the client has yet to read.
@@ -312,5 +314,44 @@ impl Client {
             words.lib_ver,
         );
         line
+    }
+}
+
+/// Returns the place of the subcommand that a request names; `None` if Redis has none of that name.
+fn subcommand_place(command: &Spec, args: Args<'_>) -> Option<u16> {
+    let name = std::str::from_utf8(args.get(1)?).ok()?;
+    place_of(&format!("{}|{}", command.name, name.to_ascii_lowercase()))
+}
+
+/// Returns the place of a command, or of a subcommand: these follow the commands.
+fn place_of(name: &str) -> Option<u16> {
+    if let Some(spec) = table::lookup(name.as_bytes()) {
+        return Some(spec.place);
+    }
+    let row = SUBCOMMANDS.binary_search_by_key(&name, |subcommand| subcommand.name).ok()?;
+    u16::try_from(table::all().len() + row).ok()
+}
+
+fn name_at(place: usize) -> Option<&'static str> {
+    let commands = table::all();
+    match place.checked_sub(commands.len()) {
+        None => Some(commands[place].name),
+        Some(row) => Some(SUBCOMMANDS.get(row)?.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_and_subcommand_is_found_by_its_place() {
+        let commands = table::all().iter().map(|spec| spec.name);
+        for name in commands.chain(SUBCOMMANDS.iter().map(|subcommand| subcommand.name)) {
+            let place = place_of(name).expect("it is in a table");
+            assert_eq!(name_at(usize::from(place)), Some(name));
+        }
+        assert_eq!(place_of("client|nothing"), None);
+        assert_eq!(name_at(table::all().len() + SUBCOMMANDS.len()), None);
     }
 }
