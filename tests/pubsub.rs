@@ -97,6 +97,144 @@ async fn what_is_published_after_the_confirmation_is_heard() {
     assert_eq!(raw.ask(&["PING"]).await, Reply::Simple("PONG".to_owned()));
 }
 
+/// A single Redis has the subscription as soon as it has read the request. The proxy has yet to hear from the masters,
+/// and the first time even to connect.
+#[tokio::test]
+async fn what_is_published_right_behind_a_subscription_is_lost() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut publisher = proxy.raw().await;
+    let kinds = [
+        ["SUBSCRIBE", "PUBLISH", ""],
+        ["PSUBSCRIBE", "PUBLISH", "*"],
+        ["SSUBSCRIBE", "SPUBLISH", ""],
+    ];
+    for attempt in 0..40 {
+        let [subscribe, publish, rest] = kinds[attempt % kinds.len()];
+        let (channel, pause) = (format!("news{attempt}."), 1 + attempt as u64 % 5);
+        let mut subscriber = proxy.raw().await;
+        assert!(!matches!(subscriber.ask(&["PING"]).await, Reply::Error(_)));
+        subscriber.send(&encode(&[subscribe, &format!("{channel}{rest}")])).await;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        let told = publisher.ask(&[publish, &channel, "heard"]).await;
+        assert_eq!(told, Reply::Int(1), "{publish} {attempt}, {pause} ms behind");
+        assert_eq!(count(&subscriber.reply().await), 1);
+        let Reply::Array(message) = subscriber.reply().await else { panic!("no message") };
+        assert_eq!(message.last(), Some(&Reply::bulk("heard")));
+    }
+}
+
+/// The message waits for the subscriptions before it, on whichever thread, and its client's later requests wait with it.
+/// A message that concerns no waiting subscription does not wait, and one whose client has left is delivered.
+#[tokio::test]
+async fn a_message_overtakes_a_subscription_on_its_way_to_the_masters() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    for workers in ["1", "2"] {
+        let flags = ["--vote-timeout", "10s", "--workers", workers];
+        let proxy = Proxy::in_front_of(&addresses, &flags);
+        let (mut subscriber, mut second) = (proxy.raw().await, proxy.raw().await);
+        // One of them has the thread that the subscriber does not have.
+        let mut publishers = [proxy.raw().await, proxy.raw().await, proxy.raw().await];
+        let mut leaver = proxy.raw().await;
+        for connection in publishers.iter_mut().chain([&mut second, &mut leaver]) {
+            assert_eq!(connection.ask(&["SET", "k", "v"]).await, Reply::ok());
+        }
+        let caught: Vec<usize> = relays.iter().map(Relay::caught).collect();
+        relays.iter().for_each(|relay| relay.hold_back("subscribe"));
+        subscriber.send(&encode(&["PSUBSCRIBE", "ne*"])).await;
+        eventually("all are told", || {
+            let mut told = relays.iter().zip(&caught);
+            let are_told = told.all(|(relay, before)| relay.caught() > *before);
+            async move { are_told.then_some(()) }
+        })
+        .await;
+        for publisher in &mut publishers {
+            assert_eq!(publisher.ask(&["PUBLISH", "old", "x"]).await, Reply::Int(0));
+            assert_eq!(publisher.ask(&["SPUBLISH", "new", "x"]).await, Reply::Int(0));
+            let requests =
+                [&["PUBLISH", "new", "one"][..], &["PUBLISH", "new", "two"], &["GET", "k"]];
+            publisher.send(&requests.map(encode).concat()).await;
+            let early = timeout(Duration::from_millis(100), publisher.reply()).await;
+            assert!(early.is_err(), "{early:?}");
+        }
+        leaver.send(&encode(&["PUBLISH", "new", "left"])).await;
+        leaver.finish_sending().await;
+        relays.iter().for_each(Relay::heal);
+        assert_eq!(count(&subscriber.reply().await), 1);
+        for publisher in &mut publishers {
+            let heard = [Reply::Int(1), Reply::Int(1), Reply::bulk("v")];
+            assert_eq!(publisher.replies(3).await, heard, "{workers} workers");
+        }
+        let mut heard = Vec::new();
+        for _ in 0..2 * publishers.len() + 1 {
+            let Reply::Array(message) = subscriber.reply().await else { panic!("no message") };
+            heard.extend(message.last().map(|text| text.text().to_owned()));
+        }
+        heard.sort_unstable();
+        assert_eq!(heard, ["left", "one", "one", "one", "two", "two", "two"]);
+    }
+}
+
+/// A master that stands still delays the confirmation by the vote timeout, and the message no longer.
+#[tokio::test]
+async fn a_master_that_stands_still_keeps_messages_from_new_subscribers() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "1s"]);
+    proxy.expect_warnings();
+    let (mut subscriber, mut publisher) = (proxy.raw().await, proxy.raw().await);
+    assert_eq!(publisher.ask(&["SET", "k", "v"]).await, Reply::ok());
+    assert_eq!(subscriber.ask(&["SET", "k", "v"]).await, Reply::ok());
+    masters[2].stop();
+    subscriber.send(&encode(&["SUBSCRIBE", "news"])).await;
+    let listed = ["CLIENT", "LIST", "TYPE", "normal"];
+    eventually("the request has been read", || {
+        let address = proxy.address();
+        async move {
+            let mut raw = Raw::connect(address).await;
+            raw.ask(&listed).await.text().contains("cmd=subscribe").then_some(())
+        }
+    })
+    .await;
+    assert_eq!(publisher.ask(&["PUBLISH", "news", "heard"]).await, Reply::Int(1));
+    assert_eq!(count(&subscriber.reply().await), 1);
+    let message = Reply::Array(["message", "news", "heard"].map(Reply::bulk).to_vec());
+    assert_eq!(subscriber.reply().await, message);
+    masters[2].cont();
+}
+
+/// A message does not wait for longer than two vote timeouts for a subscription that no master confirms.
+#[tokio::test]
+async fn a_subscription_that_no_master_confirms_keeps_messages_for_ever() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "200ms"]);
+    proxy.expect_warnings();
+    let (mut subscriber, mut publisher) = (proxy.raw().await, proxy.raw().await);
+    assert_eq!(publisher.ask(&["SET", "k", "v"]).await, Reply::ok());
+    relays.iter().for_each(|relay| relay.hold_back("subscribe"));
+    let names = (0..100).map(|name| format!("n{name}"));
+    let words: Vec<String> = std::iter::once("SUBSCRIBE".to_owned()).chain(names).collect();
+    subscriber.send(&encode(&words)).await;
+    for _ in 0..3 {
+        assert_eq!(publisher.ask(&["PUBLISH", "n0", "x"]).await, Reply::Int(0));
+    }
+    let refusal = subscriber.reply().await;
+    assert!(refusal.is_error("CLUSTERDOWN cannot subscribe: "), "{refusal:?}");
+    assert_eq!(publisher.ask(&["PUBLISH", "n0", "x"]).await, Reply::Int(0));
+}
+
 /// As with `UNSUBSCRIBE`, the masters know before the client gets its reply.
 #[tokio::test]
 async fn whoever_was_reset_is_not_counted_as_a_receiver() {

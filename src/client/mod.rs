@@ -5,7 +5,8 @@
 //! * [`outbox`]: the replies of one session, in order; [`slices`]: replies that take several turns of the event loop;
 //! * [`timeslice`]: the time that one task may take before the other tasks get their turn;
 //! * [`memory`]: the memory budget of all clients; [`handshakes`]: the limit on unfinished TLS handshakes;
-//! * [`monitor`]: `MONITOR`; [`slowlog`]: `SLOWLOG`; [`subscriber_counts`]: the number of subscribers to each topic.
+//! * [`monitor`]: `MONITOR`; [`slowlog`]: `SLOWLOG`; [`subscriber_counts`]: the number of subscribers to each topic;
+//!   [`unconfirmed`]: subscriptions on their way.
 
 pub mod failed_logins;
 pub mod handshakes;
@@ -18,3 +19,4 @@ pub mod slices;
 pub mod slowlog;
 pub mod subscriber_counts;
 pub mod timeslice;
+pub mod unconfirmed;

@@ -18,6 +18,7 @@ use super::login::UserSeats;
 use super::memory::MemoryLedger;
 use super::monitor::Monitors;
 use super::subscriber_counts::Audience;
+use super::unconfirmed::Unconfirmed;
 pub use client::{Client, ClientWords, Known, Peer};
 
 /// All clients of the process.
@@ -34,6 +35,7 @@ pub struct Registry {
     requests_per_second: AtomicU64,
     blocked: AtomicUsize,
     audience: Audience,
+    unconfirmed: Arc<Unconfirmed>,
     monitors: Arc<Monitors>,
     seats: Arc<UserSeats>,
     handshakes: Arc<Handshakes>,
@@ -250,6 +252,11 @@ impl Registry {
     /// Returns the topics that the clients have subscribed to.
     pub fn audience(&self) -> &Audience {
         &self.audience
+    }
+
+    /// Returns the topics that clients have asked for and that are not confirmed yet.
+    pub fn unconfirmed(&self) -> &Arc<Unconfirmed> {
+        &self.unconfirmed
     }
 
     /// Returns the clients in `MONITOR`.

@@ -70,9 +70,12 @@ fn topics(args: Args<'_>, kind: TopicKind) -> Vec<Topic> {
     args.from(1).iter().map(topic).collect()
 }
 
-/// `PUBLISH`, `SPUBLISH`
-pub(super) fn publish(caller: &Caller, args: Args<'_>, kind: ChannelKind) -> Outcome {
+/// `PUBLISH`, `SPUBLISH`. The stamp and the subscribers are those of the moment when nothing holds the message.
+pub(super) fn publish(caller: &mut Caller, args: Args<'_>, kind: ChannelKind) -> Outcome {
     let (channel, message) = (args.at(1), args.at(2));
+    if caller.holds_message(kind, channel) {
+        return Ok(Action::Later);
+    }
     let ours = caller.worker.registry().audience().of_message(kind, channel);
     Ok(Action::Start(caller.worker.engine().publication(kind, channel, message, ours)))
 }

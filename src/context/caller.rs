@@ -56,6 +56,8 @@ pub struct Caller {
     pub watched: Vec<Rc<Watched>>,
     /// The libraries of functions, for the request that waits for them.
     pub libraries: Rc<RefCell<LibraryAnswer>>,
+    /// Whether the wait of a `PUBLISH` for earlier subscriptions is over, once it has begun.
+    pub holding: Option<Rc<Cell<bool>>>,
     /// The client's subscriptions, once it has any.
     pub subscriber: Option<Rc<Subscriber>>,
     /// `MONITOR`
@@ -99,6 +101,7 @@ impl Caller {
             chosen_db: Rc::default(),
             watched: Vec::new(),
             libraries: Rc::default(),
+            holding: None,
             subscriber: None,
             watching: None,
             runs: TopicRuns::new(),

@@ -6,15 +6,22 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use tokio::time::Instant;
+
 use super::caller::Caller;
 use crate::catalogue::channel::{Topic, TopicKind};
 use crate::client::outbox::{Order, Target};
+use crate::client::unconfirmed::Unanswered;
 use crate::data::connection::Confirmed;
 use crate::names::lock_names::{Home, LockNames};
 use crate::operation::request;
 use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
 use crate::resp::reply::Reply;
+
+/// Vote timeouts for which messages wait for a subscription at most: it may have to connect to the masters first, and
+/// then wait one vote timeout for a master that is silent.
+const PATIENCE: u32 = 2;
 
 /// The effect of a request on subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,8 @@ pub struct TopicRun {
     home: Home,
     topics: Vec<Topic>,
     target: Target,
+    /// Messages wait for a subscription.
+    unanswered: Option<Unanswered>,
 }
 
 /// Runs that have yet to begin.
@@ -109,7 +118,15 @@ impl Caller {
     ) {
         let _ = self.is_silent();
         let target = self.outbox.reserve(self.ticket_of(Order::Plain), false);
-        self.runs.push_back(TopicRun { change, kind, home, topics, target });
+        let joins_masters = change == SubscriptionChange::Join && home != Home::Data;
+        let unanswered = joins_masters.then(|| self.unanswered(topics.clone()));
+        self.runs.push_back(TopicRun { change, kind, home, topics, target, unanswered });
+    }
+
+    /// Has messages on these topics wait for the confirmation.
+    fn unanswered(&self, topics: Vec<Topic>) -> Unanswered {
+        let until = Instant::now() + PATIENCE * self.home.engine().rules().vote_timeout;
+        self.home.registry().unconfirmed().begin(topics, until)
     }
 
     /// Begins the next runs to be confirmed. Returns whether there is a request for the data Redis.
@@ -152,9 +169,9 @@ impl Caller {
 
 impl TopicRun {
     fn at_masters(self, hub: &Rc<Hub>, subscriber: &Rc<Subscriber>) {
-        let TopicRun { change, kind, topics, target, .. } = self;
+        let TopicRun { change, kind, topics, target, unanswered, .. } = self;
         match change {
-            SubscriptionChange::Join => hub.subscribe(subscriber, topics, target),
+            SubscriptionChange::Join => hub.subscribe(subscriber, topics, target, unanswered),
             SubscriptionChange::Leave => hub.unsubscribe(subscriber, kind, topics, target),
         }
     }

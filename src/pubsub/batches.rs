@@ -14,6 +14,7 @@ use crate::catalogue::channel::Topic;
 use crate::client::outbox::Target;
 use crate::client::slices::{Slice, Sliced, Slices};
 use crate::client::timeslice::TimeSlice;
+use crate::client::unconfirmed::Unanswered;
 use crate::resp::reply::Reply;
 
 /// Topics handled in one step.
@@ -41,9 +42,10 @@ impl Hub {
         subscriber: Rc<Subscriber>,
         topics: Vec<Topic>,
         target: Target,
+        unanswered: Option<Unanswered>,
     ) {
         let mut time = TimeSlice::default();
-        let mut all = AllOf::of(&self, &subscriber, topics);
+        let mut all = AllOf::of(&self, &subscriber, topics, unanswered);
         while all.claim_some(&mut time).await && !target.is_closed() {
             self.caught_up().await;
             let mut error = all.why_not(&mut time).await;
@@ -151,13 +153,20 @@ struct AllOf {
     confirmed: usize,
     /// Memory that the unconfirmed topics take.
     bytes: usize,
+    /// Messages wait for the subscription.
+    unanswered: Option<Unanswered>,
 }
 
 impl AllOf {
-    fn of(hub: &Rc<Hub>, subscriber: &Rc<Subscriber>, topics: Vec<Topic>) -> Self {
+    fn of(
+        hub: &Rc<Hub>,
+        subscriber: &Rc<Subscriber>,
+        topics: Vec<Topic>,
+        unanswered: Option<Unanswered>,
+    ) -> Self {
         let bytes = topics.iter().map(bytes_of).sum();
         let (hub, subscriber) = (Rc::clone(hub), Rc::clone(subscriber));
-        Self { hub, subscriber, topics, claimed: 0, held: 0, confirmed: 0, bytes }
+        Self { hub, subscriber, topics, claimed: 0, held: 0, confirmed: 0, bytes, unanswered }
     }
 
     /// Claims some more topics. Returns whether there were any.
@@ -187,6 +196,7 @@ impl AllOf {
         let topic = &self.topics[self.confirmed];
         self.hub.release(topic);
         self.bytes -= bytes_of(topic);
+        self.unanswered.as_mut().map(Unanswered::confirm_next);
         self.confirmed += 1;
     }
 }
@@ -197,6 +207,7 @@ impl Slices for AllOf {
         let some = AT_ONCE.min(self.claimed - self.confirmed);
         if some == 0 {
             self.subscriber.set_changing(false);
+            self.unanswered = None;
             return None;
         }
         let confirm = |_| {

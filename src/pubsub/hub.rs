@@ -21,6 +21,7 @@ use crate::client::memory::shrink;
 use crate::client::outbox::Target;
 use crate::client::registry::Registry;
 use crate::client::subscriber_counts::Ours;
+use crate::client::unconfirmed::Unanswered;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::engine::Engine;
 use crate::operation::{Rules, envelope, verdict};
@@ -89,6 +90,8 @@ impl Hub {
     /// confirmed it as well, or have confirmed nothing for the vote timeout. `target` receives all confirmations at
     /// once, or one error.
     ///
+    /// Messages of this process wait until `unanswered` is dropped.
+    ///
     /// Messages are delivered exactly from the confirmation on: none before it, and none is omitted after it. The
     /// caller ensures that no reply is due before.
     pub fn subscribe(
@@ -96,12 +99,13 @@ impl Hub {
         subscriber: &Rc<Subscriber>,
         topics: Vec<Topic>,
         target: Target,
+        unanswered: Option<Unanswered>,
     ) {
         subscriber.set_changing(true);
         subscriber.waits_for(topics.iter().map(bytes_of).sum());
         if topics.len() > batches::AT_ONCE {
             let (hub, subscriber) = (Rc::clone(self), Rc::clone(subscriber));
-            tokio::task::spawn_local(hub.subscribe_to_many(subscriber, topics, target));
+            tokio::task::spawn_local(hub.subscribe_to_many(subscriber, topics, target, unanswered));
             return;
         }
         topics.iter().for_each(|topic| self.claim(topic));
@@ -113,6 +117,7 @@ impl Hub {
         tokio::task::spawn_local(async move {
             caught_up.await;
             hub.confirm(&subscriber, &topics, target);
+            drop(unanswered);
         });
     }
 
@@ -249,7 +254,7 @@ impl Hub {
             subscriber.hears(topic, Some(stamp), frame);
         }
         if !new.is_empty() {
-            self.subscribe(subscriber, new, Target::nobody());
+            self.subscribe(subscriber, new, Target::nobody(), None);
         }
     }
 

@@ -138,6 +138,7 @@ impl Dialogue {
         };
         if is_done {
             self.caller.libraries.take();
+            self.caller.holding = None;
         } else if let Some(before) = before {
             // A claim that waits belongs to the shard of the last request that was started.
             self.caller.worker = before;
