@@ -6,6 +6,7 @@ mod support;
 use std::cell::Cell;
 use std::process::Output;
 use std::rc::Rc;
+use std::time::Duration;
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
@@ -15,6 +16,8 @@ use support::{Master, Masters, Proxy, eventually, int, run, target_is_plain_redi
 
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 const TEN_MINUTES: &str = "600000";
+/// Time within which a replacement of a few keys ends, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Locks held throughout.
 const HELD: usize = 500;
 
@@ -46,6 +49,22 @@ fn refused(output: &Output) -> String {
 async fn claim(client: &mut MultiplexedConnection, key: &str, token: &str) -> Value {
     let claim = ["SET", key, token, "NX", "PX", TEN_MINUTES];
     value(client, &claim).await.expect("an answer")
+}
+
+/// Starts three masters and a proxy with an admin port, whose client holds locks.
+async fn with_held_locks() -> (Masters, Proxy, MultiplexedConnection) {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &ADMIN);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    hold_locks(&mut client).await;
+    (masters, proxy, client)
+}
+
+fn another_proxy(masters: &Masters) -> Proxy {
+    let proxy = Proxy::start(masters, &[]);
+    proxy.expect_warnings();
+    proxy
 }
 
 async fn hold_locks(client: &mut MultiplexedConnection) {
@@ -99,12 +118,9 @@ async fn a_running_master_is_replaced_under_load() {
     if target_is_plain_redis() {
         return;
     }
-    let mut masters = Masters::start(3);
+    let (mut masters, proxy, mut client) = with_held_locks().await;
     let new = Master::start();
-    let proxies = [Proxy::start(&masters, &ADMIN), Proxy::start(&masters, &[])];
-    proxies.iter().for_each(Proxy::expect_warnings);
-    let mut client = proxies[0].connection().await;
-    hold_locks(&mut client).await;
+    let proxies = [proxy, another_proxy(&masters)];
 
     let is_over = Rc::new(Cell::new(false));
     let local = tokio::task::LocalSet::new();
@@ -160,11 +176,7 @@ async fn a_dead_master_is_replaced() {
     if target_is_plain_redis() {
         return;
     }
-    let mut masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &ADMIN);
-    proxy.expect_warnings();
-    let mut client = proxy.connection().await;
-    hold_locks(&mut client).await;
+    let (mut masters, proxy, mut client) = with_held_locks().await;
     masters[1].kill_9();
     let new = Master::start();
     let done = replace(&proxy, &masters[1].address(), &new.address()).await;
@@ -179,12 +191,8 @@ async fn a_proxy_with_the_list_of_before_finds_the_new_master() {
     if target_is_plain_redis() {
         return;
     }
-    let mut masters = Masters::start(3);
+    let (mut masters, proxy, _) = with_held_locks().await;
     let new = Master::start();
-    let proxy = Proxy::start(&masters, &ADMIN);
-    proxy.expect_warnings();
-    let mut client = proxy.connection().await;
-    hold_locks(&mut client).await;
     assert!(replace(&proxy, &masters[2].address(), &new.address()).await.status.success());
     for is_dead in [false, true] {
         if is_dead {
@@ -219,13 +227,9 @@ async fn a_replacement_is_finished_by_whichever_proxy_is_left() {
     if target_is_plain_redis() {
         return;
     }
-    let mut masters = Masters::start(3);
-    let new = Master::start();
-    let (proxy, other) = (Proxy::start(&masters, &ADMIN), Proxy::start(&masters, &[]));
-    proxy.expect_warnings();
-    other.expect_warnings();
+    let (mut masters, proxy, _) = with_held_locks().await;
+    let (new, other) = (Master::start(), another_proxy(&masters));
     let mut client = other.connection().await;
-    hold_locks(&mut client).await;
     let ordered = order(&proxy, &masters[2].address(), &new.address()).await;
     assert_eq!(ordered.status, 200, "{}", ordered.body);
     proxy.kill_9();
@@ -248,11 +252,7 @@ async fn a_replacement_that_fails_is_taken_back() {
     if target_is_plain_redis() {
         return;
     }
-    let mut masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &ADMIN);
-    proxy.expect_warnings();
-    let mut client = proxy.connection().await;
-    hold_locks(&mut client).await;
+    let (mut masters, proxy, mut client) = with_held_locks().await;
     let mut new = Master::start();
     let old = masters[2].address();
     new.stop();
@@ -314,6 +314,59 @@ async fn what_cannot_take_a_members_place_is_refused_with_the_reason() {
     .await;
     let refusal = refused(&replace(&proxy, &old, &good.address()).await);
     assert!(refusal.contains("cannot be replaced now"), "{refusal}");
+}
+
+/// The roster has names in lower case. The command waited for ever for a member named as it was typed.
+#[tokio::test]
+async fn addresses_in_capitals_are_replaced_and_told_to_vote() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let (new, newer) = (Master::start(), Master::start());
+    let proxy = Proxy::start(&masters, &ADMIN);
+    proxy.expect_warnings();
+    let at = |host: &str, master: &Master| {
+        format!("{host}:{}", master.address().rsplit_once(':').expect("a port").1)
+    };
+    for (old, typed, name) in [
+        (masters[2].address(), at("LOCALHOST", &new), at("localhost", &new)),
+        (at("LocalHost", &new), newer.address(), newer.address()),
+    ] {
+        let done = tokio::time::timeout(PATIENCE, replace(&proxy, &old, &typed)).await;
+        let done = done.expect("the command ends");
+        assert!(done.status.success(), "{done:?}");
+        assert!(printed(&done).contains(&format!("{name} votes\n")), "{done:?}");
+    }
+}
+
+/// The listener accepts, and says nothing.
+#[tokio::test]
+async fn an_order_is_answered_while_another_waits_for_a_silent_instance() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &ADMIN);
+    proxy.expect_warnings();
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let new = silent.local_addr().expect("bound").to_string();
+    let old = masters[2].address();
+    let waiting = order(&proxy, &old, &new);
+    tokio::pin!(waiting);
+    let _accepted = tokio::select! {
+        accepted = silent.accept() => accepted.expect("the proxy connects"),
+        answer = &mut waiting => panic!("nobody was asked: {}", answer.body),
+    };
+    let member = masters[0].address();
+    let answer = tokio::select! {
+        biased;
+        answer = order(&proxy, &old, &member) => answer,
+        answer = &mut waiting => panic!("the silent one came first: {}", answer.body),
+    };
+    assert!(answer.body.contains("is a member already"), "{}", answer.body);
+    let answer = waiting.await;
+    assert!(answer.body.contains("cannot be used"), "{}", answer.body);
 }
 
 #[tokio::test]

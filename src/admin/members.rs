@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::status;
 use crate::acl::Users;
+use crate::config::MasterAddr;
 use crate::context::shared::Shared;
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::roster::Member;
 use crate::decision::roster::seats::at_place;
-use crate::masters::roster::orders::MemberOrder;
+use crate::masters::roster::orders::{MemberOrder, Replaced};
 
 /// The members of one cluster, as this proxy knows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +62,15 @@ pub struct OrderBody {
     pub password: Option<String>,
 }
 
+/// Answer to an order that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderAnswer {
+    /// Address of the new instance as [`MemberShown`] has it, which may differ from the one in the order.
+    pub by: String,
+    /// What happens now, in one sentence.
+    pub told: String,
+}
+
 /// Returns the members of all clusters.
 pub(super) fn all(shared: &Shared) -> Vec<MembersOf> {
     shared.clusters().map(of).collect()
@@ -106,7 +116,10 @@ fn shown(cluster: &Shared, member: &Member, master: Option<MasterId>) -> MemberS
 ///
 /// # Errors
 /// Returns the status and one sentence about the reason if it was not carried out.
-pub(super) async fn order(shared: &Shared, body: &[u8]) -> Result<String, (StatusCode, String)> {
+pub(super) async fn order(
+    shared: &Shared,
+    body: &[u8],
+) -> Result<OrderAnswer, (StatusCode, String)> {
     let wrong = |why: serde_json::Error| {
         (StatusCode::BAD_REQUEST, format!("the order is not understood ({why}): send {EXAMPLE}"))
     };
@@ -116,21 +129,27 @@ pub(super) async fn order(shared: &Shared, body: &[u8]) -> Result<String, (Statu
             "only a user who may do everything can change the members: give a name and a password";
         return Err((StatusCode::FORBIDDEN, why.to_owned()));
     }
+    let (old, new) = (name_of(order.replace), order.by);
     let knows = |cluster: &&Shared| {
-        let is_it = |address: &crate::config::MasterAddr| address.to_string() == order.replace;
+        let is_it = |address: &MasterAddr| address.to_string() == old;
         let electorate = &cluster.electorate;
-        electorate.addresses().iter().any(is_it) || electorate.roster().knows(&order.replace)
+        electorate.addresses().iter().any(is_it) || electorate.roster().knows(&old)
     };
     // A name that no cluster knows is reported by the first.
     let cluster = shared.clusters().find(knows).unwrap_or(shared);
-    let (old, new) = (order.replace, order.by);
     match cluster.electorate.order(MemberOrder::Replace { old, new }).await {
-        Some(outcome) => outcome.map_err(|why| (StatusCode::CONFLICT, why)),
+        Some(Ok(Replaced { by, told })) => Ok(OrderAnswer { by, told }),
+        Some(Err(why)) => Err((StatusCode::CONFLICT, why)),
         None => {
             let why = "it is not known yet whether the members have changed: ask for them again";
             Err((StatusCode::GATEWAY_TIMEOUT, why.to_owned()))
         }
     }
+}
+
+/// Returns the name that a roster has for an address: in lower case and with a port.
+fn name_of(typed: String) -> String {
+    typed.parse().map_or(typed, |address: MasterAddr| address.to_string())
 }
 
 /// An order, as shown to those who got it wrong.
@@ -154,6 +173,18 @@ mod tests {
         let mut settings = Settings::try_new(vec!["a:1".parse().unwrap()]).unwrap();
         settings.live.users = settings.live.users.with_requirepass(requirepass).into();
         Shared::new(settings, &Certificates::default())
+    }
+
+    #[test]
+    fn a_member_is_found_by_any_spelling_of_its_address() {
+        for (typed, name) in [
+            ("LocalHost:7001", "localhost:7001"),
+            ("a", "a:6379"),
+            ("[::1]", "[::1]:6379"),
+            ("a:port", "a:port"),
+        ] {
+            assert_eq!(name_of(typed.to_owned()), name);
+        }
     }
 
     #[tokio::test]

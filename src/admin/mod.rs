@@ -158,7 +158,7 @@ impl Admin {
             Err(answer) => return answer,
         };
         match members::order(&self.shared, &body).await {
-            Ok(done) => plain(StatusCode::OK, &done),
+            Ok(done) => json(&done),
             Err((status, why)) => plain(status, &why),
         }
     }

@@ -12,10 +12,11 @@ use hyper::client::conn::http1;
 use hyper::header::HOST;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
 use super::table::aligned;
-use crate::admin::members::{MemberShown, MembersOf, OrderBody};
+use crate::admin::members::{MemberShown, MembersOf, OrderAnswer, OrderBody};
 
 /// Timeout for an answer. A proxy answers an order within ten seconds.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -42,9 +43,10 @@ pub async fn show(admin: &str, say: impl Fn(&str)) -> Result<(), String> {
 /// # Errors
 /// Returns one sentence about the reason if the proxy refuses, or if it cannot be asked.
 pub async fn replace(admin: &str, order: OrderBody, say: impl Fn(&str)) -> Result<(), String> {
-    let new = order.by.clone();
     let body = serde_json::to_vec(&order).map_err(|why| why.to_string())?;
-    say(&format!("{}\n", ask(admin, Method::POST, body).await?.trim_end()));
+    let OrderAnswer { by: new, told: done } =
+        parsed(admin, &ask(admin, Method::POST, body).await?)?;
+    say(&format!("{done}\n"));
     let (mut last, mut failures) = (String::new(), 0);
     loop {
         tokio::time::sleep(INTERVAL).await;
@@ -78,8 +80,11 @@ fn member_at<'a>(known: &'a [MembersOf], address: &str) -> Option<&'a MemberShow
 }
 
 async fn members(admin: &str) -> Result<Vec<MembersOf>, String> {
-    let text = ask(admin, Method::GET, Vec::new()).await?;
-    serde_json::from_str(&text)
+    parsed(admin, &ask(admin, Method::GET, Vec::new()).await?)
+}
+
+fn parsed<T: DeserializeOwned>(admin: &str, text: &str) -> Result<T, String> {
+    serde_json::from_str(text)
         .map_err(|_| format!("{admin} is not the admin port of a proxy that knows members"))
 }
 

@@ -12,12 +12,13 @@ mod replacing;
 mod tending;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use self::replacing::Candidate;
 use super::marks::Keys;
 use super::register::{Changed, Register};
 use crate::decision::quorum::{MasterId, MasterSet};
@@ -69,6 +70,8 @@ pub struct Keeper<D> {
     /// Time since which the masters of a first deployment are awaited.
     waits_since: Cell<Option<Instant>>,
     last_error: RefCell<Option<String>>,
+    /// Orders whose new instances have been probed, or have failed to answer.
+    candidates: RefCell<VecDeque<Candidate>>,
 }
 
 /// Recent admissions of a member.
@@ -104,6 +107,7 @@ impl<D: Dial + Clone> Keeper<D> {
             started: clock::now(),
             waits_since: Cell::default(),
             last_error: RefCell::default(),
+            candidates: RefCell::default(),
             errands,
         })
     }
@@ -175,7 +179,7 @@ impl<D: Dial + Clone> Keeper<D> {
     async fn turn(self: &Rc<Self>) -> Result<Turn, Failed> {
         let sights = self.errands.electorate.sights();
         if self.learn(&sights).await? == Turn::Acted
-            || self.obey(&sights).await
+            || Rc::clone(self).obey(&sights).await
             || self.clear_rests(&sights).await?
         {
             return Ok(Turn::Acted);

@@ -17,8 +17,17 @@ pub enum MemberOrder {
     },
 }
 
-/// Obeyed of an order: what was done, or why it was not, in one sentence.
-pub type Obeyed = Result<String, String>;
+/// Outcome of an order: what was done, or why nothing was, in one sentence.
+pub type Obeyed = Result<Replaced, String>;
+
+/// A replacement that the roster holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// Address of the new instance, as the roster names it: in lower case and with a port.
+    pub by: String,
+    /// What happens now, in one sentence.
+    pub told: String,
+}
 
 /// Orders that the keeper has not carried out yet.
 #[derive(Debug, Default)]

@@ -3,6 +3,10 @@
 //! The order only changes the roster. What follows is an admission, which any proxy carries out: see
 //! [`admission`](crate::decision::roster::admission).
 
+use std::rc::Rc;
+
+use tokio::sync::oneshot;
+
 use super::Keeper;
 use super::tending::sources;
 use crate::config::MasterAddr;
@@ -13,40 +17,93 @@ use crate::decision::roster::roster::{Change, Roster, Voters};
 use crate::masters::dial::{CONNECT_TIMEOUT, Dial};
 use crate::masters::electorate::{FIRST_VERSION, MasterSight};
 use crate::masters::probe::{ProbeReport, look_once};
-use crate::masters::roster::orders::{MemberOrder, Obeyed};
+use crate::masters::roster::orders::{MemberOrder, Obeyed, Replaced};
 use crate::masters::roster::register::Changed;
 
 impl<D: Dial + Clone> Keeper<D> {
-    /// Carries out the operator's next order. Returns whether there was one.
-    pub(super) async fn obey(&self, sights: &[Option<MasterSight>]) -> bool {
-        let Some((order, done)) = self.errands.electorate.orders().next() else { return false };
-        let MemberOrder::Replace { old, new } = order;
-        let outcome = match self.errands.electorate.serves() {
-            true => self.replace(sights, &old, &new).await,
-            false => Err("this proxy does not serve yet: ask one that does".to_owned()),
+    /// Carries out the next order whose new instance was probed, and has those of new orders probed meanwhile. Returns
+    /// whether an order was carried out.
+    pub(super) async fn obey(self: Rc<Self>, sights: &[Option<MasterSight>]) -> bool {
+        while let Some((MemberOrder::Replace { old, new }, done)) =
+            self.errands.electorate.orders().next()
+        {
+            match self.newcomer(&old, &new) {
+                Ok(address) => {
+                    tokio::task::spawn_local(Rc::clone(&self).probe_candidate(old, address, done));
+                }
+                Err(why) => _ = done.send(Err(why)),
+            }
+        }
+        let Some(candidate) = self.next_candidate() else { return false };
+        let Candidate { old, address, look, done } = candidate;
+        let outcome = match look {
+            Ok(look) => self.replace(sights, &old, &address, &look).await,
+            Err(why) => Err(why),
         };
         let _ = done.send(outcome);
         true
     }
 
-    async fn replace(&self, sights: &[Option<MasterSight>], old: &str, new: &str) -> Obeyed {
-        let roster = self.roster.borrow().clone();
-        let place = self.place_of(&roster, old)?;
-        let (member, master) = (&roster.members[place.index()], self.master_at(place));
+    /// Returns the next order whose giver still waits. The others will be given again, with another probe.
+    fn next_candidate(&self) -> Option<Candidate> {
+        let mut candidates = self.candidates.borrow_mut();
+        std::iter::from_fn(|| candidates.pop_front()).find(|it| !it.done.is_closed())
+    }
+
+    /// Probes the instance that is to take a member's place. A silent one takes until the timeout, for which the keeper
+    /// must not wait: it may be needed to admit another master.
+    async fn probe_candidate(
+        self: Rc<Self>,
+        old: String,
+        address: MasterAddr,
+        done: oneshot::Sender<Obeyed>,
+    ) {
+        let looking = look_once(&self.errands.dial, &address);
+        let look = match tokio::time::timeout(CONNECT_TIMEOUT, looking).await {
+            Ok(Ok(look)) => Ok(look),
+            Ok(Err(why)) => Err(format!("{address} cannot be used: {why}")),
+            Err(_) => Err(format!("{address} cannot be used: it does not answer")),
+        };
+        self.candidates.borrow_mut().push_back(Candidate { old, address, look, done });
+        self.errands.electorate.attend_to_roster();
+    }
+
+    /// Returns the full address of the instance that is to take the place of `old`.
+    fn newcomer(&self, old: &str, new: &str) -> Result<MasterAddr, String> {
+        if !self.errands.electorate.serves() {
+            return Err("this proxy does not serve yet: ask one that does".to_owned());
+        }
+        let roster = self.roster.borrow();
+        let master = self.master_at(self.place_of(&roster, old)?);
         let model = self.errands.electorate.address(master.unwrap_or(MasterId::new(0)));
         let address = model.at(new).map_err(|why| format!("{new} {why}"))?;
-        let name = address.to_string();
-        if roster.knows(&name) {
-            return Err(format!("{name} is a member already: give the address of a new Redis"));
-        }
-        self.require_fit(sights, &roster, master, &address).await?;
+        require_unknown(&roster, &address)?;
+        Ok(address)
+    }
+
+    /// Replaces a member. The roster may have changed since the order was given.
+    async fn replace(
+        &self,
+        sights: &[Option<MasterSight>],
+        old: &str,
+        address: &MasterAddr,
+        look: &ProbeReport,
+    ) -> Obeyed {
+        let roster = self.roster.borrow().clone();
+        let place = self.place_of(&roster, old)?;
+        let (member, name) = (&roster.members[place.index()], address.to_string());
+        require_unknown(&roster, address)?;
+        self.require_fit(sights, self.master_at(place), address, look)?;
+        require_ours(&roster, address, look)?;
         self.require_sources(sights, &roster, place, old)?;
         let (incarnation, since) = (member.incarnation, roster.out_since(place));
         let change = Change::Replace { member: place, incarnation, since, address: name.clone() };
         match self.change(Voters::Members, change).await {
             Ok(Changed::To(version)) => {
                 tracing::info!(version, "{old} is being replaced by {name}");
-                Ok(format!("{old} is out, and {name} votes once everything is copied to it"))
+                let told =
+                    format!("{old} is out, and {name} votes once everything is copied to it");
+                Ok(Replaced { by: name, told })
             }
             Ok(Changed::Not) => Err(format!(
                 "{old} cannot be replaced now: too few other members vote, or the members have just changed"
@@ -90,20 +147,14 @@ impl<D: Dial + Clone> Keeper<D> {
         })
     }
 
-    /// Checks that an instance can take a member's place. Everything in it will be deleted.
-    async fn require_fit(
+    /// Checks that an instance can take a member's place beside the other members.
+    fn require_fit(
         &self,
         sights: &[Option<MasterSight>],
-        roster: &Roster,
         replaced: Option<MasterId>,
         address: &MasterAddr,
+        look: &ProbeReport,
     ) -> Result<(), String> {
-        let looking = look_once(&self.errands.dial, address);
-        let look = match tokio::time::timeout(CONNECT_TIMEOUT, looking).await {
-            Ok(Ok(look)) => look,
-            Ok(Err(why)) => return Err(format!("{address} cannot be used: {why}")),
-            Err(_) => return Err(format!("{address} cannot be used: it does not answer")),
-        };
         if let Some(bar) = &look.facts.bar {
             return Err(format!("{address} cannot be used: {bar}"));
         }
@@ -122,11 +173,28 @@ impl<D: Dial + Clone> Keeper<D> {
                 "{address} has fewer databases than the members: give it the same `databases`"
             ));
         }
-        require_ours(roster, address, &look)
+        Ok(())
     }
 }
 
-/// Checks that an instance has nothing that would be missed: it is empty, or has been a member of this cluster.
+/// An order whose new instance was probed.
+pub(super) struct Candidate {
+    old: String,
+    address: MasterAddr,
+    /// What the probe saw, or why the instance cannot be used.
+    look: Result<ProbeReport, String>,
+    done: oneshot::Sender<Obeyed>,
+}
+
+fn require_unknown(roster: &Roster, address: &MasterAddr) -> Result<(), String> {
+    match roster.knows(&address.to_string()) {
+        true => Err(format!("{address} is a member already: give the address of a new Redis")),
+        false => Ok(()),
+    }
+}
+
+/// Checks that an instance has nothing that would be missed, since everything in it will be deleted: it is empty, or has
+/// been a member of this cluster.
 fn require_ours(roster: &Roster, address: &MasterAddr, look: &ProbeReport) -> Result<(), String> {
     match look.marks.any() {
         Some(mark) if mark.cluster().is_some_and(|cluster| cluster != roster.cluster) => {
