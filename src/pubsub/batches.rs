@@ -196,7 +196,9 @@ impl AllOf {
         let topic = &self.topics[self.confirmed];
         self.hub.release(topic);
         self.bytes -= bytes_of(topic);
-        self.unanswered.as_mut().map(Unanswered::confirm_next);
+        if let Some(unanswered) = &mut self.unanswered {
+            unanswered.confirm_next();
+        }
         self.confirmed += 1;
     }
 }
