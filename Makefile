@@ -14,7 +14,7 @@ DIFFERENTIAL_SEED ?=
 REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-packages test-model test-sim test-planted test-mutants test-browser test-clients \
+.PHONY: help run release dist test-dist test test-packages test-model test-sim test-planted test-mutants test-browser test-clients \
 	test-instructions clients-page test-applications applications-page chaos reliability-page lint bench fuzz \
 	fuzz-differential docs
 
@@ -29,6 +29,14 @@ run: ## build, start three local masters and the proxy on 127.0.0.1:6379; ARGS="
 release: ## build target/release/redlock-proxy, the same bytes in whatever directory
 	RUSTFLAGS="$(RUSTFLAGS) $(REMAP)" $(CARGO) build --release --locked
 	@sha256sum $${CARGO_TARGET_DIR:-target}/release/redlock-proxy
+
+dist: ## build target/dist: a tarball with a static binary, an image for containers, and their sums
+	@scripts/install-missing musl-tools ca-certificates python3
+	CARGO=$(CARGO) scripts/dist
+
+test-dist: dist ## the same, then use each file as its user would, and build it again in another directory
+	@scripts/install-missing redis-server redis-tools skopeo
+	CARGO=$(CARGO) scripts/check-dist
 
 test: ## run all tests against real redis-server processes
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm postgresql
