@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use super::Categories;
 use crate::catalogue::table::{self, SUBCOMMANDS, Spec};
+use crate::resp::requests::Args;
 
 /// Index of a command or subcommand in the catalogue. Commands of the table come first, in its order.
 pub type CommandPlace = usize;
@@ -63,6 +64,13 @@ pub fn all() -> &'static [CommandEntry] {
 pub fn of(spec: &Spec) -> (CommandPlace, &'static CommandEntry) {
     let place = usize::from(spec.place);
     (place, &ENTRIES[place])
+}
+
+/// Returns the entry of the subcommand that a request names, or that of the command if Redis has none of that name.
+pub fn named(spec: &Spec, args: Args<'_>) -> (CommandPlace, &'static CommandEntry) {
+    let (place, entry) = of(spec);
+    let subcommand = args.get(1).and_then(|word| entry.subcommand(word));
+    subcommand.map_or((place, entry), |place| (place, &ENTRIES[place]))
 }
 
 /// Finds a command, or with `|` a subcommand, by name in any case.

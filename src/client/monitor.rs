@@ -86,9 +86,7 @@ async fn forward(mut requests: Receiver<Bytes>, client: Arc<Client>, outbox: Wea
 
 /// Whether Redis counts the command as `@admin`: it doesn't show those either (`call` in `server.c`).
 fn is_for_operators(spec: &Spec, args: Args<'_>) -> bool {
-    let (_, command) = catalogue::of(spec);
-    let subcommand = args.get(1).and_then(|word| command.subcommand(word));
-    let entry = subcommand.map_or(command, |place| &catalogue::all()[place]);
+    let (_, entry) = catalogue::named(spec, args);
     entry.categories.names().any(|name| name == "@admin")
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::lock;
-use crate::acl::DEFAULT_USER;
-use crate::catalogue::table::{self, SUBCOMMANDS, Spec};
+use crate::acl::{DEFAULT_USER, catalogue};
+use crate::catalogue::table::Spec;
 use crate::client::memory::{CONNECTION, Holding, MemoryPart};
 use crate::client::subscriber_counts::SubscriptionCounts;
 use crate::metrics::histogram::micros;
@@ -140,13 +140,13 @@ impl Client {
     pub(super) fn known(known: Known) -> Self {
         let now = clock::now();
         let since = now.checked_sub(Duration::from_millis(known.age_ms)).unwrap_or(now);
-        let place = place_of(&known.command).map_or(0, |place| place + 1);
+        let place = catalogue::find(known.command.as_bytes()).map_or(0, |place| place + 1);
         let client = Self::new(known.id, known.address, known.local_address);
         client.describe(|words| *words = known.words);
         Self {
             since,
             seen_ms: AtomicU64::new(known.age_ms.saturating_sub(known.idle_ms)),
-            command: AtomicU16::new(place),
+            command: AtomicU16::new(place as u16),
             ..client
         }
     }
@@ -253,13 +253,16 @@ impl Client {
 
     /// Notes the client's last command, with its subcommand if it has one.
     pub fn did(&self, command: &Spec, args: Args<'_>) {
-        let subcommand = command.is_container.then(|| subcommand_place(command, args)).flatten();
-        self.command.store(subcommand.unwrap_or(command.place) + 1, Ordering::Relaxed);
+        let place = match command.is_container {
+            true => catalogue::named(command, args).0 as u16,
+            false => command.place,
+        };
+        self.command.store(place + 1, Ordering::Relaxed);
     }
 
     fn last_command(&self) -> &'static str {
         let place = usize::from(self.command.load(Ordering::Relaxed)).checked_sub(1);
-        place.and_then(name_at).unwrap_or("NULL")
+        place.and_then(|place| catalogue::all().get(place)).map_or("NULL", |entry| entry.name)
     }
 
     /// Notes how many received bytes await processing, and how many bytes of replies the client has yet to read.
@@ -317,41 +320,23 @@ impl Client {
     }
 }
 
-/// Returns the place of the subcommand that a request names; `None` if Redis has none of that name.
-fn subcommand_place(command: &Spec, args: Args<'_>) -> Option<u16> {
-    let name = std::str::from_utf8(args.get(1)?).ok()?;
-    place_of(&format!("{}|{}", command.name, name.to_ascii_lowercase()))
-}
-
-/// Returns the place of a command, or of a subcommand: these follow the commands.
-fn place_of(name: &str) -> Option<u16> {
-    if let Some(spec) = table::lookup(name.as_bytes()) {
-        return Some(spec.place);
-    }
-    let row = SUBCOMMANDS.binary_search_by_key(&name, |subcommand| subcommand.name).ok()?;
-    u16::try_from(table::all().len() + row).ok()
-}
-
-fn name_at(place: usize) -> Option<&'static str> {
-    let commands = table::all();
-    match place.checked_sub(commands.len()) {
-        None => Some(commands[place].name),
-        Some(row) => Some(SUBCOMMANDS.get(row)?.name),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::table::{self, SUBCOMMANDS};
+
+    fn last_command_after(command: &str) -> String {
+        let of_nobody = || Peer::Unix(Path::new("").into());
+        let known = Client::new(1, of_nobody(), of_nobody()).to_known();
+        Client::known(Known { command: command.to_owned(), ..known }).to_known().command
+    }
 
     #[test]
     fn every_command_and_subcommand_is_found_by_its_place() {
         let commands = table::all().iter().map(|spec| spec.name);
         for name in commands.chain(SUBCOMMANDS.iter().map(|subcommand| subcommand.name)) {
-            let place = place_of(name).expect("it is in a table");
-            assert_eq!(name_at(usize::from(place)), Some(name));
+            assert_eq!(last_command_after(name), name);
         }
-        assert_eq!(place_of("client|nothing"), None);
-        assert_eq!(name_at(table::all().len() + SUBCOMMANDS.len()), None);
+        assert_eq!(last_command_after("client|nothing"), "NULL");
     }
 }
