@@ -188,15 +188,20 @@ impl Caller {
         if !Hub::is_many(&topics) {
             return false;
         }
-        let slot = self.outbox.reserve(self.ticket_of(Order::Alone), true);
         let (target, ended) = Target::task();
+        self.hold_back(self.ticket_of(Order::Alone), async { _ = ended.await });
         self.home.hub().unsubscribe(&subscriber, TopicKind::Channel, topics, target);
-        tokio::task::spawn_local(async {
-            let _ = ended.await;
-            // The request counts when it runs.
+        true
+    }
+
+    /// Holds back the requests that must wait for `ticket`, until `work` is done. The current request is one of them: it
+    /// counts when it runs.
+    pub fn hold_back(&self, ticket: Ticket, work: impl Future<Output = ()> + 'static) {
+        let slot = self.outbox.reserve(ticket, true);
+        tokio::task::spawn_local(async move {
+            work.await;
             slot.deliver(Reply::QUEUED);
         });
-        true
     }
 
     /// Ends all subscriptions of this session. Returns whether there were any.
@@ -237,14 +242,11 @@ impl Caller {
     /// Queries a quorum for the libraries of functions.
     pub fn ask_for_libraries(&self, question: Ticket) {
         *self.libraries.borrow_mut() = LibraryAnswer::Pending;
-        let slot = self.outbox.reserve(question, true);
         // The first shard keeps the libraries of all.
         let (worker, asked) = (Rc::clone(&self.home), Rc::clone(&self.libraries));
-        tokio::task::spawn_local(async move {
+        self.hold_back(question, async move {
             let told = worker.shelf().current(worker.engine()).await;
             *asked.borrow_mut() = LibraryAnswer::Told(told);
-            // The request counts when it runs.
-            slot.deliver(Reply::QUEUED);
         });
     }
 

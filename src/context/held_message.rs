@@ -6,7 +6,6 @@ use std::rc::Rc;
 use super::caller::Caller;
 use crate::catalogue::channel::ChannelKind;
 use crate::client::outbox::Order;
-use crate::resp::reply::Reply;
 
 impl Caller {
     /// Whether the current `PUBLISH` has to wait, and its client's later requests with it.
@@ -20,14 +19,11 @@ impl Caller {
         if self.outbox.is_busy(&ticket) {
             return true;
         }
-        let slot = self.outbox.reserve(ticket, true);
         let is_over = Rc::new(Cell::new(false));
         self.holding = Some(Rc::clone(&is_over));
-        tokio::task::spawn_local(async move {
+        self.hold_back(ticket, async move {
             hold.over().await;
             is_over.set(true);
-            // The request counts when it runs.
-            slot.deliver(Reply::QUEUED);
         });
         true
     }
