@@ -62,15 +62,6 @@ pub struct OrderBody {
     pub password: Option<String>,
 }
 
-/// Answer to an order that was carried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OrderAnswer {
-    /// Address of the new instance as [`MemberShown`] has it, which may differ from the one in the order.
-    pub by: String,
-    /// What happens now, in one sentence.
-    pub told: String,
-}
-
 /// Returns the members of all clusters.
 pub(super) fn all(shared: &Shared) -> Vec<MembersOf> {
     shared.clusters().map(of).collect()
@@ -116,10 +107,7 @@ fn shown(cluster: &Shared, member: &Member, master: Option<MasterId>) -> MemberS
 ///
 /// # Errors
 /// Returns the status and one sentence about the reason if it was not carried out.
-pub(super) async fn order(
-    shared: &Shared,
-    body: &[u8],
-) -> Result<OrderAnswer, (StatusCode, String)> {
+pub(super) async fn order(shared: &Shared, body: &[u8]) -> Result<Replaced, (StatusCode, String)> {
     let wrong = |why: serde_json::Error| {
         (StatusCode::BAD_REQUEST, format!("the order is not understood ({why}): send {EXAMPLE}"))
     };
@@ -138,8 +126,7 @@ pub(super) async fn order(
     // A name that no cluster knows is reported by the first.
     let cluster = shared.clusters().find(knows).unwrap_or(shared);
     match cluster.electorate.order(MemberOrder::Replace { old, new }).await {
-        Some(Ok(Replaced { by, told })) => Ok(OrderAnswer { by, told }),
-        Some(Err(why)) => Err((StatusCode::CONFLICT, why)),
+        Some(outcome) => outcome.map_err(|why| (StatusCode::CONFLICT, why)),
         None => {
             let why = "it is not known yet whether the members have changed: ask for them again";
             Err((StatusCode::GATEWAY_TIMEOUT, why.to_owned()))

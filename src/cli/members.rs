@@ -16,7 +16,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
 use super::table::aligned;
-use crate::admin::members::{MemberShown, MembersOf, OrderAnswer, OrderBody};
+use crate::admin::members::{MemberShown, MembersOf, OrderBody};
+use crate::masters::roster::orders::Replaced;
 
 /// Timeout for an answer. A proxy answers an order within ten seconds.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -44,8 +45,7 @@ pub async fn show(admin: &str, say: impl Fn(&str)) -> Result<(), String> {
 /// Returns one sentence about the reason if the proxy refuses, or if it cannot be asked.
 pub async fn replace(admin: &str, order: OrderBody, say: impl Fn(&str)) -> Result<(), String> {
     let body = serde_json::to_vec(&order).map_err(|why| why.to_string())?;
-    let OrderAnswer { by: new, told: done } =
-        parsed(admin, &ask(admin, Method::POST, body).await?)?;
+    let Replaced { by: new, told: done } = parsed(admin, &ask(admin, Method::POST, body).await?)?;
     say(&format!("{done}\n"));
     let (mut last, mut failures) = (String::new(), 0);
     loop {

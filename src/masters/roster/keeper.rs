@@ -179,7 +179,7 @@ impl<D: Dial + Clone> Keeper<D> {
     async fn turn(self: &Rc<Self>) -> Result<Turn, Failed> {
         let sights = self.errands.electorate.sights();
         if self.learn(&sights).await? == Turn::Acted
-            || Rc::clone(self).obey(&sights).await
+            || self.obey(&sights).await
             || self.clear_rests(&sights).await?
         {
             return Ok(Turn::Acted);

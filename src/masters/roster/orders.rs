@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 /// An order about the members.
@@ -20,8 +21,8 @@ pub enum MemberOrder {
 /// Outcome of an order: what was done, or why nothing was, in one sentence.
 pub type Obeyed = Result<Replaced, String>;
 
-/// A replacement that the roster holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A replacement that the roster holds, also as the admin port answers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replaced {
     /// Address of the new instance, as the roster names it: in lower case and with a port.
     pub by: String,

@@ -23,13 +23,13 @@ use crate::masters::roster::register::Changed;
 impl<D: Dial + Clone> Keeper<D> {
     /// Carries out the next order whose new instance was probed, and has those of new orders probed meanwhile. Returns
     /// whether an order was carried out.
-    pub(super) async fn obey(self: Rc<Self>, sights: &[Option<MasterSight>]) -> bool {
+    pub(super) async fn obey(self: &Rc<Self>, sights: &[Option<MasterSight>]) -> bool {
         while let Some((MemberOrder::Replace { old, new }, done)) =
             self.errands.electorate.orders().next()
         {
             match self.newcomer(&old, &new) {
                 Ok(address) => {
-                    tokio::task::spawn_local(Rc::clone(&self).probe_candidate(old, address, done));
+                    tokio::task::spawn_local(Rc::clone(self).probe_candidate(old, address, done));
                 }
                 Err(why) => _ = done.send(Err(why)),
             }
