@@ -63,12 +63,9 @@ async fn info(address: &str, table: &str, section: &str) -> BTreeMap<String, Str
 
 /// Returns the calls and failures of each command in the table.
 fn calls(stats: BTreeMap<String, String>) -> BTreeMap<String, (String, String)> {
-    let number = |value: &str, name: &str| {
-        let fields = value.split(',').filter_map(|field| field.split_once('='));
-        fields.into_iter().find(|(field, _)| *field == name).expect("a field").1.to_owned()
-    };
     let own = |name: &String| !name.contains("config") && !name.contains("info");
     let stats = stats.into_iter().filter(|(name, _)| own(name));
+    let number = |value: &str, name: &str| field(value, ',', name).to_owned();
     let both = |value: &str| (number(value, "calls"), number(value, "failed_calls"));
     stats.map(|(name, value)| (name, both(&value))).filter(|(_, (calls, _))| calls != "0").collect()
 }
@@ -113,9 +110,9 @@ async fn scripts_that_clients_can_call_by_their_sha1_are_counted() {
     }
 }
 
-/// Returns a field of a line of `CLIENT LIST`.
-fn field<'a>(line: &'a str, name: &str) -> &'a str {
-    let fields = line.split(' ').filter_map(|field| field.split_once('='));
+/// Returns the value of `name=value` in a line.
+fn field<'a>(line: &'a str, between: char, name: &str) -> &'a str {
+    let fields = line.split(between).filter_map(|field| field.split_once('='));
     fields.into_iter().find(|(field, _)| *field == name).expect("a field").1
 }
 
@@ -132,15 +129,16 @@ async fn the_list_of_clients_names_subcommands_and_counts_what_is_not_yet_a_requ
     ] {
         other.ask(request).await;
         let list = client.ask(&["CLIENT", "LIST"]).await.text();
-        let line_of = |name| list.lines().find(|line| field(line, "name") == name).expect("a line");
-        assert_eq!(field(line_of("other"), "cmd"), shown);
-        assert_eq!(field(line_of(""), "cmd"), "client|list");
+        let line_of =
+            |name| list.lines().find(|line| field(line, ' ', "name") == name).expect("a line");
+        assert_eq!(field(line_of("other"), ' ', "cmd"), shown);
+        assert_eq!(field(line_of(""), ' ', "cmd"), "client|list");
     }
     other.send(b"*1\r\n$4\r\nPI").await;
     support::eventually("half a request is counted", || async {
         let list = proxy.raw().await.ask(&["CLIENT", "LIST"]).await.text();
-        let line = list.lines().find(|line| field(line, "name") == "other").expect("a line");
-        (field(line, "qbuf") == "10").then_some(())
+        let line = list.lines().find(|line| field(line, ' ', "name") == "other").expect("a line");
+        (field(line, ' ', "qbuf") == "10").then_some(())
     })
     .await;
 }
