@@ -14,8 +14,8 @@ DIFFERENTIAL_SEED ?=
 REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run release dist test-dist test test-packages test-model test-sim test-planted test-mutants test-browser test-clients \
-	test-instructions clients-page test-applications applications-page chaos reliability-page lint bench fuzz \
+.PHONY: help run release dist test-dist test test-packages test-model test-sim test-planted test-mutants test-browser \
+	test-clients test-instructions clients-page test-applications applications-page chaos reliability-page lint bench fuzz \
 	fuzz-differential docs
 
 help: ## list these targets
@@ -32,7 +32,7 @@ release: ## build target/release/redlock-proxy, the same bytes in whatever direc
 
 dist: ## build target/dist: a tarball with a static binary, an image for containers, and their sums
 	@scripts/install-missing musl-tools ca-certificates python3
-	CARGO=$(CARGO) scripts/dist
+	RUSTFLAGS="$(RUSTFLAGS) $(REMAP)" CARGO=$(CARGO) scripts/dist
 
 test-dist: dist ## the same, then use each file as its user would, and build it again in another directory
 	@scripts/install-missing redis-server redis-tools skopeo
