@@ -8,7 +8,7 @@ RUN cargo build --release --locked
 FROM debian:bookworm-20260824-slim
 LABEL org.opencontainers.image.title="redlock-proxy" \
       org.opencontainers.image.description="Makes N independent Redis masters look like one, and takes locks by majority" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
 RUN groupadd --gid 65532 redlock-proxy && \
     useradd --uid 65532 --gid 65532 --no-create-home --shell /usr/sbin/nologin redlock-proxy

@@ -14,7 +14,7 @@ DIFFERENTIAL_SEED ?=
 REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run release dist test-dist test test-packages test-model test-sim test-planted test-mutants test-browser \
+.PHONY: help run release dist test-dist test-dist-quick test test-packages test-model test-sim test-planted test-mutants test-browser \
 	test-clients test-instructions clients-page test-applications applications-page chaos reliability-page lint bench fuzz \
 	fuzz-differential docs
 
@@ -30,13 +30,19 @@ release: ## build target/release/redlock-proxy, the same bytes in whatever direc
 	RUSTFLAGS="$(RUSTFLAGS) $(REMAP)" $(CARGO) build --release --locked
 	@sha256sum $${CARGO_TARGET_DIR:-target}/release/redlock-proxy
 
-dist: ## build target/dist: a tarball with a static binary, an image for containers, and their sums
+dist: ## build target/dist: a tarball with a static binary, a Debian package, an image, a Helm chart, and their sums
 	@scripts/install-missing musl-tools ca-certificates python3
 	RUSTFLAGS="$(RUSTFLAGS) $(REMAP)" CARGO=$(CARGO) scripts/dist
 
 test-dist: dist ## the same, then use each file as its user would, and build it again in another directory
-	@scripts/install-missing redis-server redis-tools skopeo
+	@scripts/install-missing redis-server redis-tools skopeo lintian systemd
 	CARGO=$(CARGO) scripts/check-dist
+
+test-dist-quick: ## pack the binary that the tests have built, and use each file as far as that is possible
+	@scripts/install-missing ca-certificates python3 redis-server redis-tools skopeo lintian systemd
+	$(CARGO) build --locked
+	@export CARGO=$(CARGO) DIST_BINARY=$${CARGO_TARGET_DIR:-target}/debug/redlock-proxy; \
+		scripts/dist && scripts/check-dist
 
 test: ## run all tests against real redis-server processes
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm postgresql

@@ -1,4 +1,5 @@
-"""Has the proxy itself check the settings that the containers of a compose file or of Kubernetes manifests give it.
+"""Checks the containers of a compose file or of Kubernetes manifests: the proxy itself reads their settings, and what is
+said of ports, probes and labels has to agree.
 
     containers.py PROXY DOCKERFILE FILE...
 """
@@ -17,15 +18,18 @@ def main(proxy, dockerfile, *files):
     # The tests of the documentation compare that page with the settings.
     variables = re.findall(r"REDLOCK_PROXY_\w+", read("docs/configuration.md"))
     for file in files:
-        containers = list(proxies(list(yaml.safe_load_all(read(file)))))
+        documents = [it for it in yaml.safe_load_all(read(file)) if it]
+        containers = list(proxies(documents))
         assert containers, f"{file} has no proxy"
         for name, environment, arguments, mounts in containers:
             environment = of_the_image | environment
             with tempfile.TemporaryDirectory() as directory:
-                run([proxy, *laid_out(arguments, mounts, directory), "--test-config"], environment)
+                settings = laid_out(environment, mounts, directory)
+                run([proxy, *arguments, "--test-config"], settings)
             # No program reads a misspelled setting.
             unknown = set(environment) - set(variables)
             assert not unknown, f"{file}, {name}: there is no {unknown}"
+        agree([it for it in documents if "kind" in it], file)
 
 
 def run(line, environment):
@@ -35,56 +39,108 @@ def run(line, environment):
 
 
 def proxies(documents):
+    """Yields name, environment, arguments and mounted directories of each proxy."""
     for document in documents:
         for name, service in document.get("services", {}).items():
-            if service["image"].startswith("redlock-proxy"):
-                yield name, service.get("environment", {}), service.get("command", []), {}
-        pod = document.get("spec", {}).get("template", {}).get("spec", {})
-        for container in pod.get("initContainers", []) + pod.get("containers", []):
-            if container["image"].startswith("redlock-proxy"):
-                environment = {it["name"]: it["value"] for it in container.get("env", [])}
-                mounts = dict(mounted(container, pod, documents))
-                yield container["name"], environment, container.get("args", []), mounts
+            if is_proxy(service):
+                yield name, service.get("environment", {}), service.get("command", []), []
+        pod = pod_of(document)
+        for container in containers_of(pod):
+            volumes = {it["name"] for it in pod.get("volumes", [])}
+            mounts = container.get("volumeMounts", [])
+            assert {it["name"] for it in mounts} <= volumes, f"{mounts} of {volumes}"
+            paths = [it["mountPath"] for it in mounts]
+            yield container["name"], environment_of(container), container.get("args", []), paths
 
 
-def mounted(container, pod, documents):
-    maps = {it["metadata"]["name"]: it["data"] for it in documents if it["kind"] == "ConfigMap"}
-    volumes = {it["name"]: it for it in pod.get("volumes", [])}
-    for mount in container.get("volumeMounts", []):
-        volume = volumes[mount["name"]]
-        if "configMap" in volume:
-            yield mount["mountPath"], maps[volume["configMap"]["name"]]
-        else:
-            # The contents of a secret are unknown, so every file in it counts as present.
-            yield mount["mountPath"], None
+def is_proxy(container):
+    return container["image"].split("/")[-1].startswith("redlock-proxy")
 
 
-def laid_out(arguments, mounts, directory):
-    """Puts what is mounted under a directory of our own, and says so in the arguments."""
-    for path, files in mounts.items():
-        for name, text in (files or {}).items():
-            write(directory + path, name, moved(text, mounts, directory))
-            for place, secret in asked_for(text, mounts):
-                write(directory + place, secret, "secret\n")
-    return [moved(argument, mounts, directory) for argument in arguments]
+def pod_of(document):
+    return document.get("spec", {}).get("template", {}).get("spec", {})
 
 
-def asked_for(text, mounts):
-    for path, files in mounts.items():
-        if files is None:
-            yield from ((path, name) for name in re.findall(re.escape(path) + r"/([\w.-]+)", text))
+def containers_of(pod):
+    return [it for it in pod.get("initContainers", []) + pod.get("containers", []) if is_proxy(it)]
 
 
-def moved(text, mounts, directory):
-    for path in mounts:
-        text = text.replace(path + "/", f"{directory}{path}/")
-    return text
+def environment_of(container):
+    return {it["name"]: it["value"] for it in container.get("env", [])}
 
 
-def write(directory, name, text):
-    os.makedirs(directory, exist_ok=True)
-    with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
-        file.write(text)
+def laid_out(environment, mounts, directory):
+    """Puts the files that settings name under a directory of our own, and returns settings that say so.
+
+    The contents of a mounted secret are unknown, so every file in it counts as present.
+    """
+    moved = dict(environment)
+    for name, path in environment.items():
+        if any(path.startswith(mount + "/") for mount in mounts):
+            moved[name] = directory + path
+            os.makedirs(os.path.dirname(moved[name]), exist_ok=True)
+            write_secret(moved[name])
+    return moved
+
+
+def write_secret(path):
+    certificate, key = (os.path.join(os.path.dirname(path), name) for name in ("tls.crt", "tls.key"))
+    if path not in (certificate, key):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("secret\n")
+    elif not os.path.exists(path):
+        request = "openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj /CN=proxy"
+        run([*request.split(), "-out", certificate, "-keyout", key], {"PATH": os.environ["PATH"]})
+
+
+def agree(objects, file):
+    """Whatever one object says of another is so."""
+    pods = [it["spec"]["template"] for it in objects if pod_of(it)]
+    for pod in pods:
+        for container in containers_of(pod["spec"]):
+            probes_and_ports(container, file)
+    services = [it for it in objects if it["kind"] == "Service"]
+    for it in objects:
+        spec = it["spec"]
+        if it["kind"] == "Service":
+            (pod,) = selected(spec["selector"], pods)
+            ports = [port for container in pod["spec"]["containers"] for port in container["ports"]]
+            for port in spec["ports"]:
+                assert port["targetPort"] in [known["name"] for known in ports], f"{file}: {port}"
+        elif it["kind"] == "PodDisruptionBudget":
+            assert selected(spec["selector"]["matchLabels"], pods), file
+        elif it["kind"] == "ServiceMonitor":
+            (service,) = selected(spec["selector"]["matchLabels"], services)
+            names = [port["name"] for port in service["spec"]["ports"]]
+            for endpoint in spec["endpoints"]:
+                assert endpoint["port"] in names and is_page(endpoint["path"]), f"{file}: {endpoint}"
+        elif it["kind"] == "Deployment":
+            assert selected(spec["selector"]["matchLabels"], [spec["template"]]), file
+
+
+def selected(labels, objects):
+    return [it for it in objects if labels.items() <= it["metadata"].get("labels", {}).items()]
+
+
+def probes_and_ports(container, file):
+    """Probes ask pages that there are, at the admin port, and a port that is named is one at which the proxy listens."""
+    environment = environment_of(container)
+    listens = {
+        name: int(environment[f"REDLOCK_PROXY_{name}"].rsplit(":", 1)[1])
+        for name in ("LISTEN", "TLS_LISTEN", "ADMIN")
+        if f"REDLOCK_PROXY_{name}" in environment
+    }
+    ports = {it["name"]: it["containerPort"] for it in container.get("ports", [])}
+    assert set(ports.values()) <= set(listens.values()), f"{file}: {ports}, but {listens}"
+    probes = [container[name]["httpGet"] for name in container if name.endswith("Probe")]
+    assert probes, f"{file}: no probe"
+    for probe in probes:
+        assert is_page(probe["path"]), f"{file}: {probe}"
+        assert ports.get(probe["port"], probe["port"]) == listens["ADMIN"], f"{file}: {probe}"
+
+
+def is_page(path):
+    return f"| `{path}` |" in read("docs/observing.md")
 
 
 def read(path):
