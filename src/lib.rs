@@ -20,6 +20,7 @@
 //! * [`also_claim`]: locks that old instances still take on the data Redis (`--also-claim-on-data`)
 //! * [`data`]: the Redis that holds data other than locks, and a connection to it for each client
 //! * [`pubsub`]: messages, from every master to every subscriber once
+//! * [`tracking`]: `CLIENT TRACKING`: tells clients what to drop from their caches
 //! * [`engine`]: operations in flight, taking turns on keys, and the links that carry them to masters
 //! * [`masters`]: which masters vote: roster, admission, probes, clocks
 //! * [`operation`]: one client command on its way: a decision joined with the bytes that masters exchange
@@ -59,6 +60,7 @@ pub mod pubsub;
 pub mod resp;
 pub mod session;
 pub mod time;
+pub mod tracking;
 pub mod worker;
 
 // The models' masters serve the unit tests as well, and name this crate from outside.

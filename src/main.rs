@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | stopped on request, after everything in flight was finished or handed over to another process; or `learn` has reported |
-//! | 1 | failed; or `health` found no healthy proxy, `check` found masters that no proxy serves, or `settle` failed |
+//! | 1 | failed; or `health` found no healthy proxy, `check` found masters that no proxy serves, or that never vote, or `settle` failed |
 //! | 64 | wrong usage or settings (`EX_USAGE`) |
 //! | 69 | something is not available: the address, a program that `dev` needs, or what the running proxy has; or masters are another cluster's (`EX_UNAVAILABLE`) |
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
@@ -222,11 +222,7 @@ fn check_masters(typed: &Typed) -> Result<(), Failure> {
     let report =
         worker::on_one_thread(check::check(&settings, &network)).map_err(Failure::other)?;
     say(&report.text);
-    if report.can_serve {
-        Ok(())
-    } else {
-        Err(Failure::other("a proxy could not serve with these masters"))
-    }
+    report.outcome.map_err(Failure::other)
 }
 
 fn settle_key(typed: &Typed, args: &SettleArgs) -> Result<(), Failure> {
@@ -300,18 +296,28 @@ fn members(typed: &Typed, args: &MembersArgs) -> Result<(), Failure> {
     let done = worker::on_one_thread(async {
         match &args.change {
             None => cli_members::show(&admin, say).await,
-            Some(MembersChange::Replace { old, new }) => {
+            Some(change) => {
                 let order = OrderBody {
-                    replace: old.clone(),
-                    by: new.clone(),
                     user: args.user.clone(),
                     password: password.filter(|it| !it.is_empty()).map(str::to_owned),
+                    ..ordered(change)
                 };
-                cli_members::replace(&admin, order, say).await
+                cli_members::change(&admin, order, say).await
             }
         }
     });
     done.map_err(Failure::other)?.map_err(Failure::other)
+}
+
+fn ordered(change: &MembersChange) -> OrderBody {
+    let word = |word: &String| Some(word.clone());
+    match change {
+        MembersChange::Replace { old, new } => {
+            OrderBody { replace: word(old), by: word(new), ..OrderBody::default() }
+        }
+        MembersChange::Add { new } => OrderBody { add: word(new), ..OrderBody::default() },
+        MembersChange::Remove { old } => OrderBody { remove: word(old), ..OrderBody::default() },
+    }
 }
 
 const NOWHERE_TO_ASK: &str = "health asks without TLS: give the proxy a --listen on 127.0.0.1 or a --unixsocket, or ask \

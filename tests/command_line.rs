@@ -190,7 +190,8 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
          handover=none no-ttl=keep max-clients=10000 max-clients-per-user=0 timeout=0s \
          tcp-keepalive=5m max-output-bytes=67108864 max-memory-clients=268435456 \
          requirepass=none users=default allow-flush=true slowlog-log-slower-than=10000 \
-         slowlog-max-len=128 drain-timeout=10s redis-version=auto log-format=json"
+         slowlog-max-len=128 notify-keyspace-events= drain-timeout=10s redis-version=auto \
+         log-format=json"
     );
 }
 

@@ -287,8 +287,22 @@ async fn client_side_caches_are_told_what_has_changed() {
     assert_eq!(client.ask(&words("CLIENT TRACKING ON")).await, Reply::ok());
     assert_eq!(client.ask(&words("GET page")).await, Reply::Nil);
     assert_eq!(other.ask(&words("SET page 1")).await, Reply::ok());
-    let expected = vec![Reply::bulk("invalidate"), message(&["page"])];
-    assert_eq!(client.reply().await, Reply::Array(expected));
+    let invalidate = |keys| Reply::Array(vec![Reply::bulk("invalidate"), keys]);
+    assert_eq!(client.reply().await, invalidate(message(&["page"])));
+    // The data Redis does not see when locks change.
+    assert_eq!(client.ask(&words("GET lock:a")).await, Reply::Nil);
+    assert_eq!(client.reply().await, invalidate(message(&["lock:a"])));
+    assert_eq!(client.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());
+    for queued in ["MULTI", "GET lock:a"] {
+        assert!(matches!(client.ask(&words(queued)).await, Reply::Simple(_)));
+    }
+    let read = Reply::Array(vec![Reply::bulk("me")]);
+    assert_eq!(client.ask(&words("EXEC")).await, read);
+    assert_eq!(client.reply().await, invalidate(Reply::Nil));
+    assert_eq!(client.ask(&words("CLIENT TRACKING OFF")).await, Reply::ok());
+    for request in ["GET lock:a", "GET lock:a"] {
+        assert_eq!(client.ask(&words(request)).await, Reply::bulk("me"));
+    }
 }
 
 #[tokio::test]

@@ -198,7 +198,7 @@ const HANDSHAKES: &[(&str, &[Batch])] = &[
         "rueidis",
         &[&[
             ("HELLO 3", Hello(3)),
-            ("CLIENT TRACKING ON OPTIN", Any),
+            ("CLIENT TRACKING ON OPTIN", Ok),
             ("SELECT 1", Ok),
             ("CLIENT SETINFO LIB-NAME rueidis", Info),
             ("CLIENT SETINFO LIB-VER 1.0.76", Info),

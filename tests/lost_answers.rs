@@ -98,3 +98,33 @@ async fn what_a_program_publishes_is_published_if_all_answers_to_it_were_lost() 
         assert_eq!(message[2], Reply::bulk(expected));
     }
 }
+
+/// A stamp keeps what a program tells, too, unless that is long: then the reply is worth more.
+#[tokio::test]
+async fn what_a_program_tells_is_told_if_all_answers_to_it_were_lost() {
+    let Some(bed) = bed() else { return };
+    let other = Proxy::start(&bed.masters, &[]);
+    other.expect_warnings();
+    let (mut subscriber, mut client) = (other.raw().await, bed.proxy.raw().await);
+    subscriber.ask(&["SUBSCRIBE", "__keyevent@0__:set", "__keyevent@0__:incrby"]).await;
+    subscriber.reply().await;
+    assert_eq!(client.ask(&words("CONFIG SET notify-keyspace-events E$")).await, Reply::ok());
+    let short = "EVAL \"redis.call('SET', KEYS[1], ARGV[1]) return 'short'\" 1";
+    let long =
+        "EVAL \"for i = 1, 60 do redis.call('SET', KEYS[1], ARGV[1]) end return 'long'\" 1 long v";
+    assert_eq!(client.ask(&words(&format!("{short} first v"))).await, Reply::bulk("short"));
+    assert_eq!(client.ask(&words(long)).await, Reply::bulk("long"));
+    bed.lose_answers(&mut client, &[&format!("{short} second v")], &[0, 1, 2]).await;
+    assert_eq!(client.reply().await, Reply::bulk("short"));
+    bed.lose_answers(&mut client, &[long], &[0, 1, 2]).await;
+    assert_eq!(client.reply().await, Reply::bulk("long"));
+    assert_eq!(client.ask(&words("INCR last")).await, Reply::Int(1));
+    let mut heard = Vec::new();
+    while heard.last() != Some(&Reply::bulk("last")) {
+        let Reply::Array(message) = subscriber.reply().await else { panic!("no message") };
+        heard.push(message[2].clone());
+    }
+    let long = vec![Reply::bulk("long"); 60];
+    let names = |names: &[&str]| names.iter().map(|name| Reply::bulk(name)).collect::<Vec<_>>();
+    assert_eq!(heard, [names(&["first"]), long, names(&["second", "last"])].concat());
+}

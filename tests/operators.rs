@@ -197,7 +197,6 @@ async fn a_monitor_sees_every_request_of_every_worker_as_with_redis() {
             }
             loop {
                 let line = monitored(&mut monitor).await;
-                // Redis also shows the commands of scripts.
                 let (from, request) = line.split_once("] ").expect("who");
                 let (db, _) = from.trim_start_matches('[').split_once(' ').expect("a database");
                 lines.push(format!("{db} {request}"));
@@ -209,6 +208,111 @@ async fn a_monitor_sees_every_request_of_every_worker_as_with_redis() {
         seen.push(lines);
     }
     assert_eq!(seen[0], seen[1]);
+}
+
+/// Scripts of all kinds: locks, which run by their meaning, and others.
+const MONITORED_SCRIPTS: &str = r##"
+    SELECT 3
+    EVAL "return 1" 0
+    EVAL "return redis.call('SeT', KEYS[1], 1.5)" 1 k
+    EVAL "redis.call('set', KEYS[1], 2, 'px', 90000) return redis.call('GET', KEYS[1])" 1 k
+    EVAL "redis.pcall('lpush', KEYS[1], 'x') redis.pcall('nosuch') redis.pcall('get') return 1" 1 k
+    EVAL "return redis.call('lpush', KEYS[1], 'x')" 1 k
+    EVAL "redis.pcall('blpop', KEYS[1], 0) redis.pcall('config', 'get', 'x') redis.pcall('auth', 'x')" 1 k
+    EVAL "redis.call('select', 2) redis.call('get', KEYS[1]) redis.call('select', 3)" 1 k
+    EVAL "redis.call('publish', 'c', 'a\"b\r\n') return redis.call('hset', KEYS[1], 'f', '\0\255')" 1 h
+    EVAL "return redis.call('get', 'un' .. 'declared')" 0
+    EVAL "redis.call('incrby', KEYS[1], 5) return redis.call('incr', 'un' .. 'declared')" 1 n
+    EVAL_RO "redis.pcall('set', KEYS[1], 'v') return redis.call('get', KEYS[1])" 1 k
+    EVAL "local names = {'incr', 'decr'} for _, name in ipairs(names) do redis.call(name, KEYS[1]) end" 1 n
+    EVALSHA 0123456789012345678901234567890123456789 0
+    EVAL "redis.call('set', KEYS[1], 'v') error('no')" 1 k
+    EVAL "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end" 1 free t
+    SET lock t NX PX 60000
+    EVAL "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end" 1 lock u
+    EVAL "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end" 1 lock t 70000
+    EVAL "if redis.call('GET',KEYS[1]) == ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end" 1 lock t
+    EVAL "return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])" 1 other t 60000
+    EVAL "return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])" 1 other u 60000
+    EVAL "if redis.call('exists',KEYS[1]) == 0 then return redis.call('set',KEYS[1],ARGV[1],'PX',ARGV[2]) elseif redis.call('get',KEYS[1]) == ARGV[1] then redis.call('pexpire',KEYS[1],ARGV[2]) return 1 else return 0 end" 1 third t 60000
+    EVAL "if redis.call('exists',KEYS[1]) == 0 then return redis.call('set',KEYS[1],ARGV[1],'PX',ARGV[2]) elseif redis.call('get',KEYS[1]) == ARGV[1] then redis.call('pexpire',KEYS[1],ARGV[2]) return 1 else return 0 end" 1 third t 60000
+    EVAL "if redis.call('exists',KEYS[1]) == 0 then return redis.call('set',KEYS[1],ARGV[1],'PX',ARGV[2]) elseif redis.call('get',KEYS[1]) == ARGV[1] then redis.call('pexpire',KEYS[1],ARGV[2]) return 1 else return 0 end" 1 third u 60000
+    FUNCTION LOAD "#!lua name=lib\nredis.register_function('f', function(keys) return redis.call('get', keys[1]) end)"
+    FCALL f 1 k
+    EVAL "#!lua flags=no-writes\nredis.pcall('set', KEYS[1], 'v') return redis.call('get', KEYS[1])" 1 k
+    INCR n
+    BLPOP list 0.01
+"##;
+
+#[tokio::test]
+async fn a_monitor_sees_the_commands_of_scripts_as_with_redis() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let plain = Master::start();
+    let mut seen = Vec::new();
+    for address in [proxy.address().to_owned(), plain.address()] {
+        let (mut monitor, mut client) =
+            (Raw::connect(&address).await, Raw::connect(&address).await);
+        assert_eq!(monitor.ask(&["MONITOR"]).await, Reply::ok());
+        for line in support::side_by_side::lines(MONITORED_SCRIPTS) {
+            client.ask(&words(&line)).await;
+        }
+        client.send(&encode(&["PING", "last"])).await;
+        let mut lines = Vec::new();
+        while !lines.last().is_some_and(|line: &String| line.contains("last")) {
+            let line = monitored(&mut monitor).await;
+            let (from, request) = line.split_once("] ").expect("who");
+            let (db, who) = from.trim_start_matches('[').split_once(' ').expect("a database");
+            let who = if who == "lua" { who } else { "client" };
+            lines.push(format!("[{db} {who}] {request}"));
+        }
+        seen.push(lines);
+    }
+    let (ours, theirs) = (&seen[0], &seen[1]);
+    for (at, line) in theirs.iter().enumerate() {
+        assert_eq!(
+            ours.get(at),
+            Some(line),
+            "line {at}, after {:?}",
+            at.checked_sub(1).map(|at| &theirs[at])
+        );
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+/// Scripts of proxies that take turns are repeated at masters, and scripts that come upon an undeclared key begin anew.
+#[tokio::test]
+async fn a_monitor_sees_the_commands_of_a_repeated_script_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    const EACH: usize = 30;
+    let masters = Masters::start(3);
+    let proxies = [Proxy::start(&masters, &[]), Proxy::start(&masters, &[])];
+    let script = "redis.call('get', KEYS[1]) redis.call('incr', KEYS[1]) return redis.call('incr', 'un' .. 'declared')";
+    let asks = proxies.iter().map(async |proxy| {
+        let (mut monitor, mut client) = (proxy.raw().await, proxy.raw().await);
+        assert_eq!(monitor.ask(&["MONITOR"]).await, Reply::ok());
+        let mut answered = 0;
+        for _ in 0..EACH {
+            let reply = client.ask(&["EVAL", script, "1", "counter"]).await;
+            answered += usize::from(matches!(reply, Reply::Int(_)));
+        }
+        client.send(&encode(&["PING", "last"])).await;
+        let mut calls = Vec::new();
+        loop {
+            let line = monitored(&mut monitor).await;
+            match line.split_once("[0 lua] ") {
+                Some((_, call)) => calls.push(call.to_owned()),
+                None if line.contains("last") => break,
+                None => {}
+            }
+        }
+        let expected = ["\"get\" \"counter\"", "\"incr\" \"counter\"", "\"incr\" \"undeclared\""];
+        assert!(answered > EACH / 2, "{answered} of {EACH}");
+        assert_eq!(calls, expected.repeat(answered));
+    });
+    futures_util::future::join_all(asks).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use program_tables as tables;
-use support::side_by_side::{lines, same};
+use support::side_by_side::{compare_with, lines, same};
 use support::{Master, Masters, Proxy, Raw, Reply, compare, encode, eventually, words};
 
 #[tokio::test]
@@ -71,6 +71,21 @@ async fn libraries_for_scripts() {
 async fn calls_from_scripts() {
     compare(tables::calls::ARGUMENTS).await;
     compare(tables::calls::NOT_ALLOWED).await;
+}
+
+/// Masters then run longer programs, which note each call.
+#[tokio::test]
+async fn scripts_answer_the_same_while_events_are_told() {
+    for table in [
+        tables::calls::ARGUMENTS,
+        tables::calls::NOT_ALLOWED,
+        tables::raised::BY_COMMANDS,
+        tables::raised::CAUGHT,
+        tables::transactions::SCRIPTS,
+        tables::types::WRONG_WRITES,
+    ] {
+        compare_with(&["--notify-keyspace-events", "KEAn"], table).await;
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -28,6 +30,8 @@ struct Held {
 const KEYS: usize = 2;
 const CLIENTS_PER_PROXY: usize = 6;
 const FIGHT: Duration = Duration::from_millis(2500);
+/// Time that the clients fight on at most until each key was granted.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Short enough that locks expire while others wait for them, long enough to be relied upon for a while.
 const PX: [u64; 3] = [30, 80, 200];
 
@@ -86,7 +90,8 @@ async fn while_links_are_reset_all_the_time() {
 async fn the_detector_catches_servers_that_do_not_agree() {
     let strangers = [Master::start(), Master::start()];
     let addresses = strangers.map(|master| (master.address(), master));
-    let clients = (0..4).map(|id| client(addresses[id % 2].0.clone(), id));
+    let grants = Arc::default();
+    let clients = (0..4).map(|id| client(addresses[id % 2].0.clone(), id, Arc::clone(&grants)));
     let held = all(clients.collect()).await;
     assert!(overlap(&held).is_some(), "{} intervals and no overlap", held.len());
 }
@@ -135,10 +140,11 @@ async fn reset_in_turn(relays: &[Relay]) {
 }
 
 async fn fight(proxies: &[Proxy]) -> Vec<Held> {
-    let mut clients = Vec::new();
+    let (mut clients, grants) = (Vec::new(), Arc::default());
     for proxy in proxies {
         for _ in 0..CLIENTS_PER_PROXY {
-            clients.push(client(proxy.address().to_owned(), clients.len()));
+            let grants = Arc::clone(&grants);
+            clients.push(client(proxy.address().to_owned(), clients.len(), grants));
         }
     }
     all(clients).await
@@ -153,20 +159,35 @@ async fn all(clients: Vec<impl Future<Output = Vec<Held>> + Send + 'static>) -> 
     held
 }
 
+/// Grants of each key.
+#[derive(Default)]
+struct Grants([AtomicUsize; KEYS]);
+
+impl Grants {
+    /// Whether the fight has been long enough to show anything. It takes longer on a slow machine.
+    fn are_enough(&self) -> bool {
+        self.0.iter().all(|grants| grants.load(Ordering::Relaxed) > 1)
+    }
+}
+
 /// Claims, then lets the lock expire, releases it, or extends it first.
-async fn client(address: String, id: usize) -> Vec<Held> {
+async fn client(address: String, id: usize, grants: Arc<Grants>) -> Vec<Held> {
     let mut connection = connection(&address).await;
     let mut random = fastrand::Rng::with_seed(id as u64);
     let mut held = Vec::new();
     let end = Instant::now() + FIGHT;
     for turn in 0.. {
-        if Instant::now() > end {
+        let over = Instant::now().saturating_duration_since(end);
+        if over > LONGEST || !over.is_zero() && grants.are_enough() {
             break;
         }
         let key = random.usize(..KEYS);
         let token = format!("client {id} turn {turn}");
         match claim(&mut connection, key, token, PX[random.usize(..PX.len())]).await {
-            Some(grant) => held.push(use_up(&mut connection, grant, random.u8(..3)).await),
+            Some(grant) => {
+                grants.0[key].fetch_add(1, Ordering::Relaxed);
+                held.push(use_up(&mut connection, grant, random.u8(..3)).await);
+            }
             None => tokio::time::sleep(Duration::from_millis(random.u64(1..5))).await,
         }
     }

@@ -211,6 +211,28 @@ async fn copying_tells_how_far_it_has_come() {
     assert_eq!(masters[1].key_count().await, 30_000);
 }
 
+/// What clients write during a copy is copied in addition to what was counted. Here another proxy copies, and announces
+/// it on the master.
+#[tokio::test]
+async fn no_more_keys_are_copied_than_there_are_in_all() {
+    let flags = [&LONG_WAIT[..], &["--admin", "127.0.0.1:0"]].concat();
+    let Some((mut masters, proxy)) = three_masters(&flags) else { return };
+    // One source is too few for a copy.
+    masters[0].kill_9();
+    assert_eq!(masters[1].ask(&["FLUSHALL"]).await, Reply::ok());
+    let announce = ["SET", "redlock-proxy:copying", "26 12", "PX", "60000"];
+    eventually("it is told", || async {
+        assert_eq!(masters[1].ask(&announce).await, Reply::ok());
+        let reason = proxy.says_of(1, "reason").await;
+        let (_, told) = reason.split_once(": copied ")?;
+        assert_eq!(told, "26 of about 26 keys");
+        Some(())
+    })
+    .await;
+    let page = http(&proxy.admin_address(), "GET", "/status.json", "").body;
+    assert!(page.contains("\"copying\":[26,26]"), "{page}");
+}
+
 /// A flush by a proxy with `--allow-flush` is no loss of memory for any proxy.
 #[tokio::test]
 async fn a_flush_by_a_proxy_costs_no_vote() {

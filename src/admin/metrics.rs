@@ -233,7 +233,8 @@ impl Page<'_, '_> {
                 continue;
             }
             let progress = cluster.electorate.progress(master);
-            for (part, keys) in [("copied", progress.copied()), ("all", progress.total())] {
+            let (copied, all) = progress.counts();
+            for (part, keys) in [("copied", copied), ("all", all)] {
                 gauge(&mut family, &[("master", &address), ("part", part)], keys as f64)?;
             }
         }
@@ -398,8 +399,8 @@ impl Page<'_, '_> {
 /// Returns the masters of all clusters. No two have the same address.
 fn masters(shared: &Shared) -> impl Iterator<Item = (&Shared, MasterId, String)> {
     shared.clusters().flat_map(|cluster| {
-        let addresses = cluster.electorate.addresses().into_iter().map(|it| it.to_string());
-        addresses.enumerate().map(move |(index, address)| (cluster, MasterId::new(index), address))
+        let addresses = cluster.electorate.addresses().into_iter();
+        addresses.map(move |(master, address)| (cluster, master, address.to_string()))
     })
 }
 

@@ -7,6 +7,7 @@ use crate::client::registry::Registry;
 use crate::context::shared::Shared;
 use crate::data::description::Description;
 use crate::data::upstream::Upstream;
+use crate::decision::quorum::outlook::Outlook;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::metrics::{Metrics, QuestionKind, VerdictKind};
 use crate::time::clock::Instant;
@@ -24,11 +25,12 @@ pub struct Status {
     pub version: &'static str,
     /// Milliseconds of Unix time, by the masters' clocks.
     pub now_ms: i64,
-    /// Masters needed for a quorum. If there are shards, this and the next four are those of the weakest.
+    /// Masters needed for a quorum. If there are shards, this and the next five are those of the weakest.
     pub quorum: usize,
     pub voters: usize,
     /// Masters of which they are a part.
     pub masters_of_quorum: usize,
+    pub outlook: Outlook,
     /// Name of the shard, if there are several.
     pub shard: Option<String>,
     pub clients: usize,
@@ -108,6 +110,7 @@ impl Status {
             quorum: quorum(weakest).needed(),
             voters: voters(weakest).len(),
             masters_of_quorum: quorum(weakest).masters(),
+            outlook: outlook(weakest),
             shard: weakest.settings.shard_name().map(str::to_owned),
             clients: registry.connected(),
             operations_in_flight: sum(shared, |metrics| metrics.in_flight.get()),
@@ -128,12 +131,8 @@ impl Status {
 
 impl Master {
     fn all(cluster: &Shared) -> impl Iterator<Item = Self> {
-        quorum(cluster)
-            .everybody()
-            .iter()
-            .map(|id| Self::of(cluster, id))
-            .collect::<Vec<_>>()
-            .into_iter()
+        let masters = cluster.electorate.addresses().into_iter();
+        masters.map(|(id, _)| Self::of(cluster, id))
     }
 
     fn of(shared: &Shared, id: MasterId) -> Self {
@@ -141,10 +140,10 @@ impl Master {
         let unix_time = electorate.unix_time();
         Self {
             shard: shared.settings.shard_name().map(str::to_owned),
-            address: electorate.address(id).to_string(),
+            address: electorate.name(id),
             state: state(shared, id),
             reason: reason(shared, id).unwrap_or_default(),
-            copying: [electorate.progress(id).copied(), electorate.progress(id).total()],
+            copying: electorate.progress(id).counts().into(),
             since_seconds: since(shared, id).elapsed().as_secs(),
             latency_us: electorate.latency(id).as_micros(),
             clock_offset_ms: unix_time.ahead_ms(id),
@@ -250,7 +249,12 @@ fn weakest(shared: &Shared) -> &Shared {
     shared.clusters().min_by_key(margin).unwrap_or(shared)
 }
 
+/// Returns what the number of a cluster's voters means for locks.
+pub(super) fn outlook(cluster: &Shared) -> Outlook {
+    Outlook::with(voters(cluster), quorum(cluster))
+}
+
 /// Returns the quorum of a cluster.
 pub(super) fn quorum(cluster: &Shared) -> Quorum {
-    cluster.settings.quorum()
+    cluster.electorate.quorum()
 }

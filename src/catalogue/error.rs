@@ -303,6 +303,56 @@ pub const NO_REDIRECT: Reply = fixed(
     "ERR CLIENT TRACKING with REDIRECT is not supported: client ids are local to the proxy: use RESP3 instead",
 );
 
+/// `CLIENT TRACKING` with `REDIRECT` twice (`networking.c`, like those that follow).
+pub const TRACKING_TWO_REDIRECTS: Reply =
+    fixed("ERR A client can only redirect to a single other client");
+
+/// `CLIENT TRACKING ... REDIRECT` to a client that is not connected.
+pub const TRACKING_NO_SUCH_CLIENT: Reply =
+    fixed("ERR The client ID you want redirect to does not exist");
+
+/// `CLIENT TRACKING ... PREFIX` without `BCAST`.
+pub const TRACKING_PREFIX: Reply = fixed("ERR PREFIX option requires BCAST mode to be enabled");
+
+/// `CLIENT TRACKING` with `BCAST` while tracking is on without it, or the reverse.
+pub const TRACKING_SWITCH_BCAST: Reply = fixed(
+    "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+);
+
+/// `CLIENT TRACKING ... BCAST` with `OPTIN` or `OPTOUT`.
+pub const TRACKING_OPT_AND_BCAST: Reply =
+    fixed("ERR OPTIN and OPTOUT are not compatible with BCAST");
+
+/// `CLIENT TRACKING` with both `OPTIN` and `OPTOUT`.
+pub const TRACKING_BOTH_OPTS: Reply =
+    fixed("ERR You can't specify both OPTIN mode and OPTOUT mode");
+
+/// `CLIENT TRACKING ... OPTIN` while tracking is on with `OPTOUT`, or the reverse.
+pub const TRACKING_SWITCH_OPT: Reply = fixed(
+    "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+);
+
+/// `CLIENT CACHING` without tracking.
+pub const CACHING_WITHOUT_TRACKING: Reply = fixed(
+    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+);
+
+/// `CLIENT CACHING YES` without `OPTIN`.
+pub const CACHING_YES: Reply =
+    fixed("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.");
+
+/// `CLIENT CACHING NO` without `OPTOUT`.
+pub const CACHING_NO: Reply =
+    fixed("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.");
+
+/// Two prefixes of `CLIENT TRACKING ... BCAST`, of which one begins with the other.
+pub fn tracking_prefix_overlap(prefix: &[u8], which: &str, other: &[u8]) -> Reply {
+    let [prefix, other] = [prefix, other].map(String::from_utf8_lossy);
+    Reply::error(format!(
+        "ERR Prefix '{prefix}' overlaps with {which} prefix '{other}'. Prefixes for a single client must not overlap."
+    ))
+}
+
 /// A command that cannot be queued. Not one of Redis's texts.
 pub fn not_in_multi(command: &str) -> Reply {
     Reply::error(format!("ERR '{command}' is not supported after MULTI: send it separately"))

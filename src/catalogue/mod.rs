@@ -2,6 +2,7 @@
 
 pub mod channel;
 pub mod error;
+pub mod events;
 pub mod key_flags;
 pub mod keys;
 pub mod reserved;

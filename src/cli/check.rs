@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use self::list::List;
 use super::table::aligned;
 use crate::config::Settings;
-use crate::decision::quorum::{MasterId, Quorum};
+use crate::decision::quorum::MasterId;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::learning;
 use crate::decision::roster::mark::Mark;
@@ -30,8 +30,22 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct CheckReport {
     /// A table with a line for each master, the roster, and a sentence.
     pub text: String,
-    /// Whether a proxy could serve with these masters.
-    pub can_serve: bool,
+    /// Whether a deployment may go on with these masters.
+    pub outcome: Result<(), Unfit>,
+}
+
+/// Reason why a deployment should not go on with these masters. A master that is down, loading or restarted is none: a
+/// quorum does without it, and it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Unfit {
+    /// A proxy could serve, but what answers at some address never votes as it is.
+    #[error(
+        "a proxy could serve, but not with all of these masters: correct the list, or those that never vote"
+    )]
+    Mistaken,
+    /// No proxy could serve.
+    #[error("a proxy could not serve with these masters")]
+    CannotServe,
 }
 
 const HEADINGS: [&str; 10] = [
@@ -49,20 +63,20 @@ const HEADINGS: [&str; 10] = [
 
 /// Connects to each master once.
 pub async fn check(settings: &Settings, network: &Network) -> CheckReport {
-    let (mut text, mut can_serve, mut rosters) = (String::new(), true, Vec::new());
+    let (mut text, mut unfit, mut rosters) = (String::new(), None, Vec::new());
     for cluster in settings.clusters() {
         let looks = looks_at(&cluster, network).await;
         let found = report(&cluster, &looks);
         let heading = cluster.shard_name().map(|name| format!("\nshard {name}\n"));
         text += &(heading.unwrap_or_default() + &found.text);
-        can_serve &= found.can_serve;
-        rosters.push(newest(&looks, cluster.quorum()));
+        unfit = unfit.max(found.outcome.err());
+        rosters.push(newest(&looks));
     }
     if let Some(mismatch) = mismatch(settings.shard_names(), &rosters) {
         text += &format!("{mismatch}.\n");
-        can_serve = false;
+        unfit = Some(Unfit::CannotServe);
     }
-    CheckReport { text: text.trim_start().to_owned(), can_serve }
+    CheckReport { text: text.trim_start().to_owned(), outcome: unfit.map_or(Ok(()), Err) }
 }
 
 /// Returns why the clusters do not serve together, if they do not.
@@ -104,8 +118,8 @@ fn too_late() -> ProbeError {
 type Looks = [Result<ProbeReport, ProbeError>];
 
 fn report(settings: &Settings, looks: &Looks) -> CheckReport {
-    let quorum = settings.quorum();
-    let (roster, list) = (newest(looks, quorum), list(settings, looks));
+    let (roster, list) = (newest(looks), list(settings, looks));
+    let quorum = roster.as_ref().map_or_else(|| settings.quorum(), Roster::quorum);
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     let mut voters = 0;
     for (index, look) in looks.iter().enumerate() {
@@ -121,14 +135,32 @@ fn report(settings: &Settings, looks: &Looks) -> CheckReport {
         None if roster.is_some() || voters == n => Ok("a quorum could vote".to_owned()),
         None => founding_outlook(looks),
     };
-    let can_serve = outlook.is_ok();
-    let (Ok(sentence) | Err(sentence)) = outlook;
+    let (sentence, outcome) = match (outlook, mistaken(settings, looks)) {
+        (Err(why), _) => (why, Err(Unfit::CannotServe)),
+        (Ok(_), Some(mistaken)) => {
+            let why = format!("a quorum could vote, but {mistaken} never will as it is");
+            (why, Err(Unfit::Mistaken))
+        }
+        (Ok(sentence), None) => (sentence, Ok(())),
+    };
     let text = format!(
         "{}\n{}{voters} of {n} masters could vote and {needed} are needed: {sentence}.\n",
         aligned(&rows),
         roster.as_ref().map_or_else(|| no_roster(looks), told),
     );
-    CheckReport { text, can_serve }
+    CheckReport { text, outcome }
+}
+
+/// Returns the addresses at which something answers that never votes as it is: no master, or one whose settings or login
+/// are wrong.
+fn mistaken(settings: &Settings, looks: &Looks) -> Option<String> {
+    let is_mistaken = |look: &Result<ProbeReport, ProbeError>| match look {
+        Ok(look) => look.facts.bar.is_some(),
+        Err(why) => why.is_lasting(),
+    };
+    let found = settings.masters.iter().zip(looks).filter(|(_, look)| is_mistaken(look));
+    let names: Vec<_> = found.map(|(address, _)| address.to_string()).collect();
+    (!names.is_empty()).then(|| names.join(" and "))
 }
 
 /// Returns the line for a missing roster. Only all masters together prove that there is none.
@@ -156,9 +188,9 @@ fn is_rest(look: &ProbeReport) -> bool {
     look.marks.any().is_some() || look.marks.roster().is_some()
 }
 
-fn newest(looks: &Looks, quorum: Quorum) -> Option<Roster> {
+fn newest(looks: &Looks) -> Option<Roster> {
     let held: Vec<_> = looks.iter().flatten().filter_map(|look| look.marks.roster()).collect();
-    learning::newest(quorum, &held).map(|newest| newest.state.value.clone())
+    learning::newest(&held).map(|newest| newest.state.value.clone())
 }
 
 fn list(settings: &Settings, looks: &Looks) -> List {
@@ -183,7 +215,10 @@ fn told(roster: &Roster) -> String {
         let (addresses, incarnation) = (member.addresses.join(","), member.incarnation);
         let standing = match member.standing {
             Standing::In { .. } => "in".to_owned(),
-            Standing::Out { since } => format!("out since version {since}"),
+            Standing::Out { since } | Standing::Joining { since } => {
+                format!("out since version {since}")
+            }
+            Standing::Vacant | Standing::Closed => continue,
         };
         let _ = writeln!(text, "  member {addresses}: incarnation {incarnation}, {standing}");
     }
@@ -238,7 +273,8 @@ fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> 
         .as_ref()
         .is_some_and(|mark| mark.proves_same(&expected) || mark.missed_a_raise_to(&expected));
     match member.standing {
-        Standing::Out { since } => {
+        Standing::Vacant | Standing::Closed => Err("it is not a member of the cluster".to_owned()),
+        Standing::Out { since } | Standing::Joining { since } => {
             Err(format!("out of the roster since version {since}: its lost state is copied back"))
         }
         Standing::In { .. } if member.run_id != here.run_id => {

@@ -1,4 +1,4 @@
-//! `redlock-proxy members`: shows the members of a running proxy's clusters, and has one replaced.
+//! `redlock-proxy members`: shows the members of a running proxy's clusters, and has them changed.
 //!
 //! It asks the admin port of any proxy. The change is the roster's, so that it goes on without this process, and
 //! without that proxy.
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use super::table::aligned;
 use crate::admin::members::{MemberShown, MembersOf, OrderBody};
-use crate::masters::roster::orders::Replaced;
+use crate::masters::roster::orders::ChangeMade;
 
 /// Timeout for an answer. A proxy answers an order within ten seconds.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -35,17 +35,18 @@ const HEADINGS: [&str; 4] = ["member", "state", "replaced", "why"];
 /// # Errors
 /// Returns one sentence about the reason if `admin` is not the admin port of a proxy that answers.
 pub async fn show(admin: &str, say: impl Fn(&str)) -> Result<(), String> {
-    say(&told(&members(admin).await?));
+    say(&told(&members(admin).await.map_err(Unanswered::advised)?));
     Ok(())
 }
 
-/// Has a member replaced, and waits until the new instance votes.
+/// Has the members changed, and waits until a new instance votes.
 ///
 /// # Errors
 /// Returns one sentence about the reason if the proxy refuses, or if it cannot be asked.
-pub async fn replace(admin: &str, order: OrderBody, say: impl Fn(&str)) -> Result<(), String> {
+pub async fn change(admin: &str, order: OrderBody, say: impl Fn(&str)) -> Result<(), String> {
     let body = serde_json::to_vec(&order).map_err(|why| why.to_string())?;
-    let Replaced { by: new, told: done } = parsed(admin, &ask(admin, Method::POST, body).await?)?;
+    let made = answer(admin, Method::POST, body).await.map_err(Unanswered::advised)?;
+    let ChangeMade { by: new, gone, told: done } = made;
     say(&format!("{done}\n"));
     let (mut last, mut failures) = (String::new(), 0);
     loop {
@@ -58,11 +59,15 @@ pub async fn replace(admin: &str, order: OrderBody, say: impl Fn(&str)) -> Resul
             }
             Err(why) => {
                 return Err(format!(
-                    "{why}; the replacement goes on: ask another proxy for its members"
+                    "{why}; the change goes on: ask another proxy for its members"
                 ));
             }
         };
         failures = 0;
+        if new.is_empty() && member_at(&known, &gone).is_none() {
+            say(&format!("{gone} left\n\n{}", told(&known)));
+            return Ok(());
+        }
         let Some(member) = member_at(&known, &new) else { continue };
         if member.is_in && member.state == "voter" {
             say(&format!("{new} votes\n\n{}", told(&known)));
@@ -79,13 +84,31 @@ fn member_at<'a>(known: &'a [MembersOf], address: &str) -> Option<&'a MemberShow
     known.iter().flat_map(|of| &of.members).find(|member| member.address == address)
 }
 
-async fn members(admin: &str) -> Result<Vec<MembersOf>, String> {
-    parsed(admin, &ask(admin, Method::GET, Vec::new()).await?)
+async fn members(admin: &str) -> Result<Vec<MembersOf>, Unanswered> {
+    answer(admin, Method::GET, Vec::new()).await
 }
 
-fn parsed<T: DeserializeOwned>(admin: &str, text: &str) -> Result<T, String> {
-    serde_json::from_str(text)
-        .map_err(|_| format!("{admin} is not the admin port of a proxy that knows members"))
+/// Reason why there is no answer to a request, in one sentence.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    /// The proxy refuses what it was asked for.
+    #[error("{0}")]
+    Refused(String),
+    /// No admin port of a proxy answers at the address.
+    #[error("{0}")]
+    NoProxy(String),
+}
+
+impl Unanswered {
+    /// Adds what to do before anything was asked for.
+    fn advised(self) -> String {
+        match self {
+            Self::Refused(why) => why,
+            Self::NoProxy(why) => format!(
+                "{why}: start the proxy with --admin HOST:PORT, and give that address to members with --connect"
+            ),
+        }
+    }
 }
 
 /// Formats the members of all clusters.
@@ -97,6 +120,9 @@ fn told(known: &[MembersOf]) -> String {
         let mut rows = vec![HEADINGS.map(str::to_owned)];
         rows.extend(of.members.iter().map(row));
         text += &aligned(&rows);
+        if !of.votes.is_empty() {
+            let _ = writeln!(text, "{}", of.votes);
+        }
         let _ = writeln!(text, "list of masters for every proxy: {}", of.list);
     }
     text
@@ -107,12 +133,26 @@ fn row(member: &MemberShown) -> [String; 4] {
     [member.address.clone(), member.state.clone(), replaced, member.reason.clone()]
 }
 
-/// Sends one request for `/members` and returns the text of the answer.
-async fn ask(admin: &str, method: Method, body: Vec<u8>) -> Result<String, String> {
+/// Sends one request for `/members` and returns the answer.
+async fn answer<T: DeserializeOwned>(
+    admin: &str,
+    method: Method,
+    body: Vec<u8>,
+) -> Result<T, Unanswered> {
     let asked = tokio::time::timeout(PATIENCE, exchange(admin, method, body)).await;
-    let answer = asked.map_err(|_| format!("{admin} did not answer in time"))?;
-    let (status, text) = answer.map_err(|why| format!("{admin} cannot be asked: {why}"))?;
-    if status.is_success() { Ok(text) } else { Err(text.trim_end().to_owned()) }
+    let answer =
+        asked.map_err(|_| Unanswered::NoProxy(format!("{admin} did not answer in time")))?;
+    let answer =
+        answer.map_err(|why| Unanswered::NoProxy(format!("{admin} cannot be asked ({why})")))?;
+    let not_one = || {
+        let why = format!("{admin} is not the admin port of a proxy that knows members");
+        Unanswered::NoProxy(why)
+    };
+    match answer {
+        (status, text) if status.is_success() => serde_json::from_str(&text).map_err(|_| not_one()),
+        (StatusCode::NOT_FOUND, _) => Err(not_one()),
+        (_, text) => Err(Unanswered::Refused(text.trim_end().to_owned())),
+    }
 }
 
 async fn exchange(
@@ -155,6 +195,7 @@ mod tests {
             shard: Some("one".to_owned()),
             cluster: "c".to_owned(),
             version: 8,
+            votes: "1 of 2 masters vote, and 2 are needed".to_owned(),
             list: "a:1,b:2".to_owned(),
             members: vec![
                 member("a:1", "voter", "", &[]),
@@ -166,6 +207,7 @@ shard one: cluster c, version 8
 member  state      replaced  why
 a:1     voter
 b:2     probation  a:2       it was restarted
+1 of 2 masters vote, and 2 are needed
 list of masters for every proxy: a:1,b:2
 ";
         assert_eq!(told(&[of]), expected);

@@ -30,9 +30,11 @@ pub enum MemoryPart {
     Replies,
     /// Masters' answers that are not a reply yet.
     Answers,
+    /// The keys that the client may have cached (`CLIENT TRACKING`).
+    Tracking,
 }
 
-const PARTS: usize = MemoryPart::Answers as usize + 1;
+const PARTS: usize = MemoryPart::Tracking as usize + 1;
 
 /// Memory of an idle connection: its session, its entry in the registry and its place in the event loop.
 pub const CONNECTION: u64 = 4 << 10;

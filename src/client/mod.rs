@@ -5,14 +5,16 @@
 //! * [`outbox`]: the replies of one session, in order; [`slices`]: replies that take several turns of the event loop;
 //! * [`timeslice`]: the time that one task may take before the other tasks get their turn;
 //! * [`memory`]: the memory budget of all clients; [`handshakes`]: the limit on unfinished TLS handshakes;
-//! * [`monitor`]: `MONITOR`; [`slowlog`]: `SLOWLOG`; [`subscriber_counts`]: the number of subscribers to each topic;
+//! * [`monitor`]: `MONITOR`; [`onlookers`]: who wants to know what commands do; [`slowlog`]: `SLOWLOG`; [`subscriber_counts`]: the number of subscribers to each topic;
 //!   [`unconfirmed`]: subscriptions on their way.
 
 pub mod failed_logins;
 pub mod handshakes;
+pub mod invalidation;
 pub mod login;
 pub mod memory;
 pub mod monitor;
+pub mod onlookers;
 pub mod outbox;
 pub mod registry;
 pub mod slices;

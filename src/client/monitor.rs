@@ -12,8 +12,8 @@ use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use super::outbox::Outbox;
 use super::registry::{Client, Peer};
-use crate::acl::catalogue;
-use crate::catalogue::table::{Command, Spec};
+use crate::acl::catalogue::{self, CommandEntry};
+use crate::catalogue::table::{self, Command, Spec};
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::time::clock;
@@ -54,6 +54,25 @@ impl Monitors {
         }
     }
 
+    /// Sends a call of a script to all monitors. Its words begin with the name of a command that Redis has run.
+    pub fn show_call(&self, words: &[&[u8]], db: u32) {
+        let spec = words.first().and_then(|name| table::lookup(name));
+        let is_hidden = spec.is_some_and(|spec| {
+            let (_, entry) = catalogue::of(spec);
+            let subcommand = words.get(1).and_then(|word| entry.subcommand(word));
+            is_admin(subcommand.map_or(entry, |place| &catalogue::all()[place]))
+        });
+        if self.any() && !is_hidden {
+            let mut line = format!("+{} [{db} lua]", moment());
+            for word in words {
+                line.push(' ');
+                quote(&mut line, word);
+            }
+            line.push_str("\r\n");
+            let _ = self.requests.send(line.into());
+        }
+    }
+
     /// Sends `client` all requests from now on, until the returned value is dropped.
     pub fn watch(self: &Arc<Self>, client: Arc<Client>, outbox: &Rc<Outbox>) -> Watching {
         self.watching.fetch_add(1, Ordering::Relaxed);
@@ -87,18 +106,26 @@ async fn forward(mut requests: Receiver<Bytes>, client: Arc<Client>, outbox: Wea
 /// Whether Redis counts the command as `@admin`: it doesn't show those either (`call` in `server.c`).
 fn is_for_operators(spec: &Spec, args: Args<'_>) -> bool {
     let (_, entry) = catalogue::named(spec, args);
+    is_admin(entry)
+}
+
+fn is_admin(entry: &CommandEntry) -> bool {
     entry.categories.names().any(|name| name == "@admin")
+}
+
+/// Returns the time of day in seconds, with microseconds.
+fn moment() -> String {
+    let now = clock::unix_micros();
+    format!("{}.{:06}", now / 1_000_000, now % 1_000_000)
 }
 
 /// `1700000000.000001 [0 127.0.0.1:1234] "set" "key" "value"`
 fn line(spec: &Spec, args: Args<'_>, db: u32, address: &Peer) -> String {
-    let now = clock::unix_micros();
-    let (seconds, micros) = (now / 1_000_000, now % 1_000_000);
     let from = match address {
         Peer::Tcp(address) => address.to_string(),
         Peer::Unix(path) => format!("unix:{}", path.display()),
     };
-    let mut line = format!("{seconds}.{micros:06} [{db} {from}]");
+    let mut line = format!("{} [{db} {from}]", moment());
     let secrets = secrets(spec, args);
     for (at, word) in args.iter().enumerate() {
         line.push(' ');

@@ -3,10 +3,14 @@
 //! Operations finish in any order. Each request has a slot; an early reply waits in its slot until all replies before
 //! it have been encoded.
 
+mod behind;
 mod making;
+mod own_change;
 mod passing;
 mod reader;
 
+pub use behind::Notice;
+pub use own_change::OnAnswer;
 pub use passing::{Recipient, SentBack};
 
 use std::cell::RefCell;
@@ -15,6 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
+use own_change::WatchedRequest;
 use tokio::sync::oneshot;
 
 use super::memory::MemoryPart;
@@ -208,6 +213,14 @@ struct State {
     waiting: Option<ClaimName>,
     /// The parts of one request, whose replies are gathered into one.
     gathering: Option<Box<Gathering>>,
+    /// Messages that wait for the reply in a slot, in the order of the slots.
+    behind: VecDeque<(u64, Notice)>,
+    /// Memory that these messages take.
+    behind_bytes: usize,
+    /// Requests of which somebody wants to know what they have changed.
+    watched: Vec<WatchedRequest>,
+    /// The slot of a request that may wait for ever.
+    blocking: Option<u64>,
     /// A request that a shared connection to the data Redis did not answer.
     sent_back: Option<SentBack>,
     /// The client that receives the replies.
@@ -393,14 +406,18 @@ impl Outbox {
         if state.closed {
             return;
         }
-        let out = if state.is_amid() { &mut state.messages } else { &mut state.bytes };
-        message.encode(state.protocol, out);
+        state.send_message(message);
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
     }
 
     fn fill(&self, slot: u64, filling: Filling) {
+        self.put(slot, filling);
+        self.tell_watchers(slot);
+    }
+
+    fn put(&self, slot: u64, filling: Filling) {
         let state = &mut *self.state.borrow_mut();
         let Some(index) = slot.checked_sub(state.first) else { return };
         state.waiting = None;
@@ -455,7 +472,8 @@ impl Outbox {
             _ => 0,
         };
         let written = state.bytes.held() + state.messages.held();
-        state.request_bytes + state.reply_bytes + gathered + in_the_making + written
+        let waiting = state.reply_bytes + state.behind_bytes + gathered + in_the_making;
+        state.request_bytes + waiting + written
     }
 
     /// Returns the memory taken by masters' answers that are not a reply yet.
@@ -525,12 +543,15 @@ impl Outbox {
     /// Notes that the client has gone.
     pub fn close(&self) {
         // Dropped after `state`: the slices may hold this outbox, and such a cycle would never be freed.
-        let mut in_the_making = Vec::new();
+        let (mut in_the_making, mut watched) = (Vec::new(), Vec::new());
         let state = &mut *self.state.borrow_mut();
         state.closed = true;
         // Operations in flight keep the rest of the outbox alive for a while.
         state.bytes = Output::default();
         state.messages = Output::default();
+        (state.behind, state.behind_bytes) = (VecDeque::new(), 0);
+        // They hold the client, and it this outbox.
+        watched.append(&mut state.watched);
         state.tell_watcher();
         for slot in &mut state.slots {
             if let Filling::Sliced(_) = slot.filling {
@@ -610,7 +631,14 @@ impl State {
         self.window.replied(self.bytes.len() - before);
     }
 
+    /// Encodes a message, or has it wait for the end of the reply that is being sent.
+    fn send_message(&mut self, message: &Reply) {
+        let out = if self.is_amid() { &mut self.messages } else { &mut self.bytes };
+        message.encode(self.protocol, out);
+    }
+
     fn encode_ready(&mut self) {
+        self.send_behind();
         while let Some(Slot { filling: Filling::Reply(_), .. }) = self.slots.front()
             && !self.is_amid_message
         {
@@ -624,6 +652,7 @@ impl State {
                 Purpose::Silence => self.count(ticket.command, &reply),
                 Purpose::Part => self.part(ticket.command, reply),
             }
+            self.send_behind();
         }
     }
 

@@ -17,9 +17,10 @@ use super::handshakes::Handshakes;
 use super::login::UserSeats;
 use super::memory::MemoryLedger;
 use super::monitor::Monitors;
+use super::onlookers::Onlookers;
 use super::subscriber_counts::Audience;
 use super::unconfirmed::Unconfirmed;
-pub use client::{Client, ClientWords, Known, Peer};
+pub use client::{Client, ClientWords, Known, Peer, TrackingFlags};
 
 /// All clients of the process.
 #[derive(Debug, Default)]
@@ -36,7 +37,7 @@ pub struct Registry {
     blocked: AtomicUsize,
     audience: Audience,
     unconfirmed: Arc<Unconfirmed>,
-    monitors: Arc<Monitors>,
+    onlookers: Arc<Onlookers>,
     seats: Arc<UserSeats>,
     handshakes: Arc<Handshakes>,
     guesses: Guesses,
@@ -261,7 +262,12 @@ impl Registry {
 
     /// Returns the clients in `MONITOR`.
     pub fn monitors(&self) -> &Arc<Monitors> {
-        &self.monitors
+        self.onlookers.monitors()
+    }
+
+    /// Returns who wants to know what commands do.
+    pub fn onlookers(&self) -> &Arc<Onlookers> {
+        &self.onlookers
     }
 
     /// Returns the number of logged-in connections of each user.

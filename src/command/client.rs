@@ -1,6 +1,6 @@
 //! `CLIENT ...`
 
-use super::{Action, Outcome, clients};
+use super::{Action, Outcome, clients, tracking};
 use crate::catalogue::error;
 use crate::client::registry::ClientWords;
 use crate::context::caller::{Caller, ReplyMode};
@@ -63,8 +63,25 @@ pub(super) fn client(caller: &mut Caller, args: Args<'_>) -> Outcome {
             }
             Ok(Action::Reply(Reply::OK))
         }
-        b"tracking" | b"caching" | b"pause" | b"unpause" | b"unblock" | b"trackinginfo"
-        | b"getredir" => Err(error::unsupported_command(&[b"client|", &subcommand[..]].concat())),
+        b"tracking" => {
+            arity(3, usize::MAX, "client|tracking")?;
+            tracking::tracking(caller, args)
+        }
+        b"caching" => {
+            arity(3, 3, "client|caching")?;
+            tracking::caching(caller, args)
+        }
+        b"trackinginfo" => {
+            arity(2, 2, "client|trackinginfo")?;
+            Ok(Action::Reply(tracking::info(caller)))
+        }
+        b"getredir" => {
+            arity(2, 2, "client|getredir")?;
+            Ok(Action::Reply(tracking::redirection(caller)))
+        }
+        b"pause" | b"unpause" | b"unblock" => {
+            Err(error::unsupported_command(&[b"client|", &subcommand[..]].concat()))
+        }
         _ => Err(error::unknown_subcommand("CLIENT", args.at(1))),
     }
 }

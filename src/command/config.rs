@@ -110,6 +110,8 @@ fn change(live: &mut Live, name: &str, value: &str) -> Result<(), String> {
         None => live.set(our_name(name), value),
     };
     match done {
+        // Redis says it in its own words.
+        Some(done) if name == "notify-keyspace-events" => done,
         Some(done) => done.map_err(|why| format!("argument {why}")),
         None => Err("can't set immutable config".to_owned()),
     }
@@ -125,7 +127,7 @@ fn parameters(caller: &Caller) -> BTreeMap<&'static str, String> {
 }
 
 /// Returns the settings that clients know from a Redis, with the values of one without persistence.
-fn redis_parameters(caller: &Caller) -> [(&'static str, String); 16] {
+fn redis_parameters(caller: &Caller) -> [(&'static str, String); 15] {
     let (settings, live) = (caller.worker.settings(), caller.worker.live());
     let text = |text: &str| text.to_owned();
     let output = live.max_output_bytes;
@@ -142,7 +144,6 @@ fn redis_parameters(caller: &Caller) -> [(&'static str, String); 16] {
         ("maxmemory", text("0")),
         ("maxmemory-clients", live.max_memory_clients.to_string()),
         ("maxmemory-policy", text("noeviction")),
-        ("notify-keyspace-events", text("")),
         ("proto-max-bulk-len", settings.max_request_bytes.to_string()),
         ("replica-read-only", text("yes")),
         ("requirepass", text(password)),

@@ -39,6 +39,7 @@ pub(super) fn reset(caller: &mut Caller) -> Outcome {
     }
     let has_listened = caller.unsubscribe_all();
     caller.stop_monitoring();
+    caller.end_tracking();
     caller.db = caller.worker.first_db();
     caller.replies = ReplyMode::On;
     caller.transaction = None;

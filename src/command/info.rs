@@ -77,12 +77,14 @@ fn server(caller: &Caller) -> String {
 
 fn clients(caller: &Caller) -> String {
     let clients = caller.worker.registry().clients();
+    let tracking = clients.iter().filter(|client| client.tracking().is_some()).count();
     let subscribers = clients.iter().filter(|client| client.is_subscriber()).count();
     lines(&[
         ("connected_clients", &clients.len()),
         ("cluster_connections", &0),
         ("maxclients", &caller.worker.live().max_clients),
         ("blocked_clients", &caller.worker.registry().blocked()),
+        ("tracking_clients", &tracking),
         ("pubsub_clients", &subscribers),
     ])
 }
@@ -235,7 +237,7 @@ fn redlock_of(worker: &Worker) -> String {
     if let Some(upstream) = worker.data().filter(|_| worker.is_first()) {
         let _ = write!(text, "data:{}\r\n", Description::of(upstream));
     }
-    for link in engine.links() {
+    for link in engine.links().iter().filter(|link| link.address().is_some()) {
         let at = link.master().index();
         let fields = master_fields(engine, worker.metrics(), link);
         let _ = write!(text, "{of_shard}master{at}:{fields}\r\n");
@@ -255,7 +257,7 @@ fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {
     let since = if link.is_up() { electorate.since(master) } else { metrics.is_up.since() };
     let (ballots, unknown) = (metrics.answered(), metrics.unknown.get());
     let fields: [(&str, &dyn std::fmt::Display); 12] = [
-        ("address", &link.address()),
+        ("address", &link.name()),
         ("state", &state),
         ("since_seconds", &since.elapsed().as_secs()),
         ("link", &if link.is_up() { "up" } else { "down" }),

@@ -36,6 +36,7 @@ mod script;
 mod server;
 mod shards;
 mod stream;
+mod tracking;
 pub mod transaction;
 pub mod unknown;
 
@@ -55,6 +56,8 @@ use crate::operation::{Kind, Operation};
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::time::clock::Instant;
+use crate::tracking::tracked::Tracked;
+use std::rc::Rc;
 
 /// The action that a request results in.
 #[derive(Debug)]
@@ -89,6 +92,8 @@ pub enum Action {
     Store(Box<Storing>),
     /// End scripts that keep masters busy.
     KillScripts,
+    /// Answer once the client can cache what it reads.
+    Track(Rc<Tracked>),
     /// Send all requests to the client from now on.
     Monitor,
     /// Wait until an element or an entry exists.

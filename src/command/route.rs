@@ -471,7 +471,10 @@ fn pass(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
         Ready::Refused(why) if is_for_trouble(args) && side.may_pass_regardless(&why) => {}
         Ready::Refused(why) => return Some(Action::Reply(Reply::error(why))),
     }
-    side.is_told |= is_tracking(args);
+    if is_tracking(args) {
+        side.is_told = true;
+        side.is_tracking = is(args.at(2), &["on"]);
+    }
     if is(args.at(0), &["wait", "waitaof"]) && !is_in_transaction(caller, side) {
         side.catch_up();
     }

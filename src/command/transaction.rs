@@ -213,6 +213,8 @@ fn known(caller: &mut Caller, spec: &'static Spec, args: Args<'_>) -> Made {
     Made::Whole(match family(caller, spec, args) {
         Ok(Action::Reply(reply)) | Err(reply) => reply,
         Ok(Action::Slices(sliced)) => return Made::Sliced(sliced),
+        // What is read before masters report is told right behind its reply.
+        Ok(Action::Track(_)) => Reply::OK,
         // In a single Redis nothing runs concurrently with EXEC.
         Ok(Action::KillScripts) => error::NO_SCRIPT_RUNNING,
         Ok(_) => error::not_in_multi(spec.name),

@@ -152,6 +152,18 @@ pub enum MembersChange {
         #[arg(value_name = "NEW")]
         new: String,
     },
+    /// Add an empty Redis, and wait until it votes. Add two to three members, so that two may be lost.
+    Add {
+        /// Address of the new Redis, at which all proxies reach it.
+        #[arg(value_name = "NEW")]
+        new: String,
+    },
+    /// Remove a member.
+    Remove {
+        /// Address of the member, as the proxy knows it.
+        #[arg(value_name = "OLD")]
+        old: String,
+    },
 }
 
 /// The words after `generate`.

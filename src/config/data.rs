@@ -24,6 +24,13 @@ pub struct Data {
     pub warn_unmatched_after: Duration,
 }
 
+impl Data {
+    /// Whether the data Redis is at this address, `host:port`.
+    pub fn is_at(&self, address: &str) -> bool {
+        matches!(&self.address.place, DataPlace::Tcp(data) if data.to_string() == address)
+    }
+}
+
 /// The address of the data Redis.
 ///
 /// Displays without user and password.

@@ -7,6 +7,7 @@ use super::memory::MemoryLimit;
 use super::setting::Access;
 use super::{NoTtl, Secret, table};
 use crate::acl::Users;
+use crate::catalogue::events::EventClasses;
 
 /// The changeable part of [`super::Settings`], always looked up when needed.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Live {
     pub slowlog_log_slower_than: i64,
     /// Maximum entries kept in that log.
     pub slowlog_max_len: usize,
+    /// Events of keys to publish (`notify-keyspace-events` in redis.conf).
+    pub notify_keyspace_events: EventClasses,
     /// Time to finish requests in flight on shutdown.
     pub drain_timeout: Duration,
     /// Whether `FLUSHDB` and `FLUSHALL` are allowed.
@@ -55,6 +58,7 @@ impl Default for Live {
             max_memory_clients: MemoryLimit::DEFAULT,
             slowlog_log_slower_than: 10_000,
             slowlog_max_len: 128,
+            notify_keyspace_events: EventClasses::default(),
             drain_timeout: Duration::from_secs(10),
             allow_flush: false,
             redis_version: None,

@@ -44,6 +44,12 @@ pub use setting::Setting;
 pub use shards::{MAX_SHARDS, ShardSetting};
 pub use tls::{MasterTls, TlsListen};
 
+/// Masters that may be added to a list while a proxy runs. More need a start with the new list.
+const ROOM: usize = 2;
+
+/// Masters for which there is room however short the list is. It may name but one of the members.
+const LEAST_ROOM: usize = 9;
+
 /// Everything that can be configured about the serving proxy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -131,6 +137,12 @@ impl Settings {
     /// Returns the quorum of these masters.
     pub fn quorum(&self) -> Quorum {
         Quorum::of(self.masters.len())
+    }
+
+    /// Returns the number of masters for which there is room: those of the list, and as many as may be added while the
+    /// proxy runs.
+    pub fn places(&self) -> usize {
+        (self.masters.len() + ROOM).clamp(LEAST_ROOM, MAX_MASTERS)
     }
 
     /// Returns how long a client waits for a silent quorum: at least as long as for a minority.
@@ -234,16 +246,27 @@ impl Settings {
         lines
     }
 
-    fn cluster_lines(&self) -> [String; 3] {
+    fn cluster_lines(&self) -> Vec<String> {
         let quorum = self.quorum();
         let (n, needed) = (quorum.masters(), quorum.needed());
         let masters: Vec<String> = self.masters.iter().map(ToString::to_string).collect();
+        let mut lines = vec![format!("masters: {}", masters.join(", "))];
+        lines.extend(match self.is_whole_list() {
+            true => vec![
+                format!("quorum: {needed} of {n}"),
+                format!("tolerates: {} of {n} masters down", quorum.tolerates()),
+            ],
+            false => {
+                vec!["joins the cluster of these masters: its roster decides the quorum".to_owned()]
+            }
+        });
         let of_shard = self.shard_name().map(|name| format!("shard {name}: ")).unwrap_or_default();
-        [
-            format!("{of_shard}masters: {}", masters.join(", ")),
-            format!("{of_shard}quorum: {needed} of {n}"),
-            format!("{of_shard}tolerates: {} of {n} masters down", quorum.tolerates()),
-        ]
+        lines.into_iter().map(|line| of_shard.clone() + &line).collect()
+    }
+
+    /// Whether the list stands for all members. A proxy that joins a cluster finds the others through it.
+    fn is_whole_list(&self) -> bool {
+        self.cold_start != ColdStart::Join
     }
 
     /// Returns why a number of masters is a doubtful choice, if one is.
@@ -253,6 +276,7 @@ impl Settings {
 
     fn warning_of_cluster(&self) -> Option<String> {
         match self.masters.len() {
+            _ if !self.is_whole_list() => None,
             1 => Some("with 1 master no lock can be taken while it is down: use 3 or 5".to_owned()),
             2 => Some(
                 "with 2 masters both must be up, so they are down more often than 1: use 3 or 5"

@@ -18,13 +18,15 @@ pub enum NoTtl {
     Lease(Duration),
 }
 
-/// Treatment of masters that are all young when a cluster is founded.
+/// Treatment of masters that belong to no cluster yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColdStart {
-    /// A first deployment: they vote at once.
+    /// If all are young this is a first deployment: they vote at once.
     Trust,
     /// They may have lost their memory together: they wait.
     Wait,
+    /// No cluster is founded. At least one master of the list must belong to one.
+    Join,
 }
 
 /// The format of the log.
@@ -50,12 +52,13 @@ impl NoTtl {
 }
 
 impl ColdStart {
-    /// Parses `trust` or `wait`.
+    /// Parses `trust`, `wait` or `join`.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         match text {
             "trust" => Ok(Self::Trust),
             "wait" => Ok(Self::Wait),
-            _ => Err("must be trust or wait".to_owned()),
+            "join" => Ok(Self::Join),
+            _ => Err("must be trust, wait or join".to_owned()),
         }
     }
 }
@@ -95,6 +98,7 @@ impl fmt::Display for ColdStart {
         f.write_str(match self {
             Self::Trust => "trust",
             Self::Wait => "wait",
+            Self::Join => "join",
         })
     }
 }

@@ -175,6 +175,19 @@ fn start_lines_tell_quorum_and_tolerance() {
 }
 
 #[test]
+fn a_proxy_that_joins_a_cluster_tells_no_quorum_of_its_list() {
+    let joining =
+        |n| Settings { cold_start: ColdStart::Join, ..Settings::try_new(masters(n)).unwrap() };
+    let lines = joining(1).start_lines(&[]);
+    let expected = [
+        "masters: 10.0.0.1:6379",
+        "joins the cluster of these masters: its roster decides the quorum",
+    ];
+    assert_eq!(lines[2..], expected);
+    assert!((1..=4).all(|n| joining(n).warning().is_none()));
+}
+
+#[test]
 fn no_limit_for_a_user_is_zero() {
     let limit = |toml: &str| {
         let typed = typed(&format!("masters = 'a:1'\n{toml}"));

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::master_addr::split_host_port;
+use crate::catalogue::events::EventClasses;
 
 pub(super) const HOUR_MS: u64 = 3_600_000;
 
@@ -71,6 +72,12 @@ where
         }
         Err(format!("must be from {} to {}", range.start(), range.end()))
     }
+}
+
+/// Parses classes of events of keys. The error is that of Redis.
+pub(super) fn event_classes(text: &str) -> Result<EventClasses, String> {
+    let unknown = || "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned();
+    EventClasses::read(text).ok_or_else(unknown)
 }
 
 /// Parses a size in bytes within a range, with the units of `redis.conf` (`memtoull` in `util.c`): `1k` is 1,000 bytes,

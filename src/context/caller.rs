@@ -25,6 +25,7 @@ use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
 use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
+use crate::tracking::tracked::Tracked;
 
 /// A client, and the state that its requests have changed so far.
 pub struct Caller {
@@ -60,6 +61,8 @@ pub struct Caller {
     pub holding: Option<Rc<Cell<bool>>>,
     /// The client's subscriptions, once it has any.
     pub subscriber: Option<Rc<Subscriber>>,
+    /// `CLIENT TRACKING`, once the client has sent it.
+    pub(super) tracking: Option<Rc<Tracked>>,
     /// `MONITOR`
     pub watching: Option<Watching>,
     /// The client's connection to the data Redis, if there is one.
@@ -103,6 +106,7 @@ impl Caller {
             libraries: Rc::default(),
             holding: None,
             subscriber: None,
+            tracking: None,
             watching: None,
             runs: TopicRuns::new(),
             side,
@@ -290,6 +294,7 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         self.outbox.close();
+        self.end_tracking();
         if let Some(subscriber) = self.subscriber.take() {
             self.home.hub().forget_subscriber(subscriber);
         }

@@ -4,6 +4,7 @@
 //!   [`subscriptions`]: its topics; [`held_message`]: its message that waits for those of others;
 //! * [`worker`]: the worker that serves it; [`shared`]: the state that all workers share; [`statistics`]: their counts;
 //! * [`waiting`]: clients blocked in `BLPOP` and similar commands;
+//! * [`tracking`]: the client's cache;
 //! * [`portable`]: the state of a session at rest, for another process.
 
 pub mod caller;
@@ -12,6 +13,7 @@ pub mod portable;
 pub mod shared;
 pub mod statistics;
 pub mod subscriptions;
+pub mod tracking;
 pub mod transaction;
 pub mod users;
 pub mod waiting;

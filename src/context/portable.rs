@@ -13,6 +13,7 @@ use tokio_rustls::server::TlsStream;
 use crate::catalogue::channel::Topic;
 use crate::client::registry::Known;
 use crate::pubsub::duplicates::HeardMessages;
+use crate::tracking::options::TrackingOptions;
 
 /// A connection with nothing pending: every request is answered, and every answer was written.
 #[derive(Debug)]
@@ -37,6 +38,9 @@ pub struct SessionState {
     /// `MONITOR`
     #[serde(default)]
     pub monitor: bool,
+    /// `CLIENT TRACKING`
+    #[serde(default)]
+    pub tracking: Option<TrackingOptions>,
     /// The client's subscriptions.
     #[serde(default)]
     pub topics: Vec<Topic>,

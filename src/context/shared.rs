@@ -119,6 +119,7 @@ impl Shared {
         slowlog.configure(&settings.live);
         let registry = Arc::<Registry>::default();
         registry.budget().set_limit(memory_of_clients(&settings.live));
+        registry.onlookers().set_events(settings.live.notify_keyspace_events);
         Self {
             network: certificates.network.clone(),
             data: certificates.data.clone(),
@@ -180,6 +181,7 @@ impl Shared {
     pub fn change(&self, live: Live) {
         self.slowlog.configure(&live);
         self.registry.budget().set_limit(memory_of_clients(&live));
+        self.registry.onlookers().set_events(live.notify_keyspace_events);
         self.live.send_modify(|now| {
             *now = Arc::new(live);
             // A worker that sees the new count waits for the lock held here, so it reads the new settings.
@@ -215,11 +217,11 @@ impl Shared {
 }
 
 fn residents(settings: &Settings) -> Arc<Residents> {
-    Arc::new(Residents::new(settings.masters.len(), ScriptRules::of(settings)))
+    Arc::new(Residents::new(settings.places(), ScriptRules::of(settings)))
 }
 
 fn metrics(settings: &Settings) -> Arc<[Arc<Metrics>]> {
-    let masters = settings.masters.len();
+    let masters = settings.places();
     (0..settings.workers).map(|_| Arc::new(Metrics::new(masters))).collect()
 }
 

@@ -29,6 +29,7 @@ use crate::operation::on_register::Texts;
 use crate::pubsub::hub::Hub;
 use crate::resp::PASS_BUFFER;
 use crate::time::clock::{self, Instant};
+use crate::tracking::tracker::Tracker;
 use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::{Arc, MutexGuard, mpsc};
@@ -46,6 +47,7 @@ pub struct Worker {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) engine: Rc<Engine>,
     pub(crate) hub: Rc<Hub>,
+    pub(crate) tracker: Rc<Tracker>,
     transactions: RefCell<Transactions>,
     shelf: Shelf,
     read_buffer: RefCell<Box<[u8]>>,
@@ -80,10 +82,15 @@ impl Worker {
             commands: Transactions::new(ScriptRules::of(settings)).with(&[], None).program,
             share: Share::of(settings.shard_place(), settings.shards.len()),
             shard: settings.shard_name().map(Rc::from),
-            texts: Rc::new(Texts::new(ScriptRules::of(settings), Arc::clone(&shared.residents))),
+            texts: Rc::new(Texts::new(
+                ScriptRules::of(settings),
+                Arc::clone(&shared.residents),
+                Arc::clone(shared.registry.onlookers()),
+            )),
+            onlookers: Arc::clone(shared.registry.onlookers()),
         };
         let metrics = Arc::clone(&shared.metrics[index]);
-        let masters = (0..settings.masters.len()).map(MasterId::new);
+        let masters = (0..settings.places()).map(MasterId::new);
         let link = |master| {
             let (residents, electorate) = (Arc::clone(&shared.residents), Arc::clone(&electorate));
             let up = Arc::clone(&metrics.master(master).is_up);
@@ -94,6 +101,7 @@ impl Worker {
         let slowlog = Arc::clone(&shared.slowlog);
         let engine = Engine::new(rules, delay, links, electorate, Arc::clone(&metrics), slowlog);
         let hub = Hub::new(&engine, Arc::clone(&shared.registry));
+        let tracker = Tracker::new(&engine);
         let is_first = settings.shard_place() == 0;
         let others = shared.clusters().skip(1).map(|it| Self::new(index, it.clone()));
         let others: Vec<_> = others.inspect(|it| it.engine.publishes_on(&engine)).collect();
@@ -106,6 +114,7 @@ impl Worker {
             metrics,
             engine,
             hub,
+            tracker,
             read_buffer: RefCell::new(vec![0; PASS_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
@@ -256,6 +265,11 @@ impl Worker {
         &self.hub
     }
 
+    /// Returns the clients that are told of changes of this worker's masters.
+    pub fn tracker(&self) -> &Rc<Tracker> {
+        &self.tracker
+    }
+
     /// See [`Shared::scripts`].
     pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
         self.shared.scripts()
@@ -268,12 +282,14 @@ impl Worker {
 
     /// Returns the settings that the text of every program contains.
     pub fn script_rules(&self) -> ScriptRules {
-        ScriptRules::of(&self.shared.settings)
+        self.engine.rules().texts.script_rules()
     }
 
     /// Returns the programs that run transactions.
     pub fn transactions(&self) -> RefMut<'_, Transactions> {
-        self.transactions.borrow_mut()
+        let mut transactions = self.transactions.borrow_mut();
+        transactions.tell(self.registry().onlookers().want());
+        transactions
     }
 
     /// Returns the worker's copy of the libraries of functions.

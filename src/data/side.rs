@@ -57,6 +57,8 @@ pub struct Side {
     pub was_told: bool,
     /// Whether messages without a subscription may come: of `MONITOR` and `CLIENT TRACKING`.
     pub is_told: bool,
+    /// Whether `CLIENT TRACKING` is on there.
+    pub is_tracking: bool,
     /// Whether a request waits for the connection.
     is_needed: bool,
     /// Whether messages wait until the client knows their new form.
@@ -120,6 +122,7 @@ impl Side {
             was_refused: false,
             was_told: false,
             is_told: false,
+            is_tracking: false,
             is_needed: false,
             is_changing: false,
             last_words: None,
@@ -378,7 +381,7 @@ impl Side {
         (self.connection, self.transaction, self.watched) = Default::default();
         self.sent_back = None;
         (self.is_needed, self.is_condemned, self.is_told) = (false, false, false);
-        self.is_changing = false;
+        (self.is_changing, self.is_tracking) = (false, false);
         if let Some(subscriber) = self.subscriber.take() {
             subscriber.leave_all_elsewhere();
         }

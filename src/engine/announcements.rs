@@ -4,12 +4,15 @@ use std::rc::Rc;
 
 use super::Engine;
 use crate::catalogue::channel::ChannelKind;
+use crate::catalogue::events::KeyEvent;
+use crate::catalogue::reserved::is_reserved;
 use crate::client::outbox::Target;
 use crate::client::subscriber_counts::Ours;
 use crate::operation::changed_keys::Listener;
 use crate::operation::channels::{Channels, What};
 use crate::operation::program::Message;
 use crate::operation::{Kind, Operation, envelope};
+use crate::resp::flat;
 use crate::resp::reply::Reply;
 
 impl Engine {
@@ -66,9 +69,28 @@ impl Engine {
     #[cold]
     fn publish_all_announcements(self: &Rc<Self>) {
         let messages = std::mem::take(&mut *self.announcements.borrow_mut());
-        for Message { shard, channel, payload } in messages {
-            let kind = if shard { ChannelKind::Shard } else { ChannelKind::Plain };
-            self.publish(kind, &channel, &payload);
+        for message in messages {
+            match message {
+                Message::Published { shard, channel, payload } => {
+                    let kind = if shard { ChannelKind::Shard } else { ChannelKind::Plain };
+                    self.publish(kind, &channel, &payload);
+                }
+                Message::Called { db, words } => {
+                    let words = flat::elements(&words).filter_map(|word| word.body);
+                    let words: Vec<_> = words.collect();
+                    self.rules().onlookers.monitors().show_call(&words, db);
+                }
+                Message::Happened(event) => self.publish_event(&event),
+            }
+        }
+    }
+
+    fn publish_event(self: &Rc<Self>, event: &KeyEvent) {
+        if is_reserved(&event.key) {
+            return;
+        }
+        for (channel, message) in self.rules().onlookers.events().channels_of(event) {
+            self.publish(ChannelKind::Plain, &channel, &message);
         }
     }
 
@@ -78,7 +100,7 @@ impl Engine {
         if self.changes.is_unheard() && !self.may_free(operation) {
             return Vec::new();
         }
-        operation.changed_keys(&self.rules)
+        operation.changed_keys(&self.rules())
     }
 
     pub(super) fn tell_changes(&self, operation: &Operation, changed: Vec<(u32, Vec<u8>)>) {

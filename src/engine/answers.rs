@@ -118,10 +118,10 @@ impl Engine {
         // A late event loop may read answers before it notices that their deadline has passed.
         let is_late = flight.deadline.is_some_and(|due| now > due);
         let received = Received { master, round, answer, raw, now };
-        let next = flight.operation.received(&self.rules, received);
+        let next = flight.operation.received(&flight.rules, received);
         self.count_ballot(master, is_trusted, asked_us);
         if is_trusted && asked_us.is_some() && !is_late {
-            self.rules.registers.is_heard(master);
+            self.rules().registers.is_heard(master);
         }
         self.act(flight, next);
         if is_late {
@@ -138,7 +138,7 @@ impl Engine {
         match asked_us {
             Some(asked_us) => {
                 let us = self.stopwatch.since(asked_us);
-                self.rules.leases.took(us);
+                self.rules().leases.took(us);
                 metrics.round_trip.observe(us);
             }
             None => metrics.behind.one(),
@@ -212,12 +212,12 @@ impl Engine {
         if flight.target.is_none() {
             return self.note_silence(flight);
         }
-        let (rules, now) = (&self.rules, clock::now());
+        let (rules, now) = (Rc::clone(&flight.rules), clock::now());
         if flight.awaited.len() <= rules.quorum.tolerates() {
             rules.registers.miss(flight.awaited);
         }
         let last = flight.last.unwrap_or(now);
-        let next = flight.operation.deadline(rules, now, now >= last);
+        let next = flight.operation.deadline(&rules, now, now >= last);
         self.act(flight, next);
         if now < last && self.is_round_open(flight, round) {
             self.deadlines.push_last(last, flight.id, round);

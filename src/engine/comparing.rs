@@ -79,7 +79,7 @@ impl Engine {
     /// Returns each master's stamps of `places` in database `db`; `None`: it cannot vote, or has not answered.
     pub async fn heads(&self, db: u32, places: &[Place]) -> Vec<Option<Vec<StampHead>>> {
         let words = ask::heads(places);
-        let masters = self.rules.quorum.everybody();
+        let masters = self.rules().quorum.everybody();
         let heads = masters.iter().map(|master| {
             let words = &words;
             async move { answer::heads(&self.ask_words(master, db, words).await?, places) }
@@ -90,7 +90,7 @@ impl Engine {
     /// Returns each master's string at `place`, which is a lease if the master holds no register there; `None`: none,
     /// or unknown.
     pub async fn leases(&self, place: &Place) -> Vec<Option<Lease>> {
-        let masters = self.rules.quorum.everybody();
+        let masters = self.rules().quorum.everybody();
         join_all(masters.iter().map(|master| self.lease_on(master, place))).await
     }
 
@@ -127,7 +127,7 @@ impl Comparing {
     /// Compares everything that reachable masters hold.
     async fn pass(&mut self) -> Result<(), Interrupted> {
         self.voters = self.engine.voters();
-        let has_overflowed = !self.engine.rules.registers.behind.overflowed().is_empty();
+        let has_overflowed = !self.engine.rules().registers.behind.overflowed().is_empty();
         self.hurries |= has_overflowed || self.sweeping.has_many();
         self.sweeping.begin(&self.engine);
         for master in self.voters.iter() {
@@ -220,7 +220,7 @@ impl Comparing {
 
     async fn look_at(&mut self, db: u32, places: &[Place]) {
         let shown = self.engine.heads(db, places).await;
-        let now_us = self.engine.rules.unix_time.micros() as u64;
+        let now_us = self.engine.rules().unix_time.micros() as u64;
         let doubted = places.iter().enumerate().filter_map(|(at, place)| {
             let newest = newest(&shown, at)?;
             let is_behind = !behind(&shown, at, newest, now_us).is_empty();
@@ -228,7 +228,7 @@ impl Comparing {
         });
         let keys: Vec<_> = doubted.collect();
         if !keys.is_empty() {
-            let due = clock::now() + self.engine.rules.vote_timeout + SLOWNESS;
+            let due = clock::now() + self.engine.rules().vote_timeout + SLOWNESS;
             self.doubts.push_back(Doubts { due, db, keys });
         }
         self.sweeping.look_at(&self.engine, db, places, &shown).await;
@@ -238,8 +238,8 @@ impl Comparing {
     async fn look_again(&self, doubts: Doubts) {
         let places: Vec<Place> = doubts.keys.iter().map(|(place, _)| place.clone()).collect();
         let shown = self.engine.heads(doubts.db, &places).await;
-        let now_us = self.engine.rules.unix_time.micros() as u64;
-        let register = &self.engine.rules.registers.behind;
+        let now_us = self.engine.rules().unix_time.micros() as u64;
+        let register = &self.engine.rules().registers.behind;
         for (at, (place, newest)) in doubts.keys.into_iter().enumerate() {
             let masters = behind(&shown, at, newest, now_us);
             if masters.is_empty() {

@@ -16,7 +16,7 @@ impl Engine {
     /// masters would store the square of their number.
     pub async fn keep_closing(self: Rc<Self>) {
         loop {
-            let keys = self.rules.registers.decided.next().await;
+            let keys = self.rules().registers.decided.next().await;
             // Keys of one database are adjacent.
             for some in keys.chunk_by(|(one, _), (other, _)| one.db == other.db) {
                 for some in some.chunks(AT_ONCE) {
@@ -32,7 +32,7 @@ impl Engine {
             return;
         }
         let words = ask::close(keys);
-        let masters = self.rules.quorum.everybody();
+        let masters = self.rules().quorum.everybody();
         join_all(masters.iter().map(|master| self.ask_words(master, db, &words))).await;
     }
 }

@@ -16,7 +16,7 @@ use crate::client::outbox::Target;
 use crate::decision::quorum::MasterSet;
 use crate::decision::roster::poll::Poll;
 use crate::decision::roster::term::Term;
-use crate::operation::{Behaviour, Operation};
+use crate::operation::{Behaviour, Operation, Rules};
 use crate::time::clock::Instant;
 
 /// The name of a flight. The serial number distinguishes it from a later one in the same slot.
@@ -30,6 +30,10 @@ pub struct OperationId {
 pub(super) struct Flight {
     pub(super) id: OperationId,
     pub(super) operation: Operation,
+    /// The facts on which its decisions depend, as they were when it was first sent.
+    pub(super) rules: Rc<Rules>,
+    /// Version of the roster in which it was first sent, by whose quorum it is decided.
+    pub(super) begun: Option<u64>,
     /// Stopwatch reading when the operation was first sent, or began to wait for its turn.
     pub(super) started_us: Option<u64>,
     /// Stopwatch reading when the last round was sent.
@@ -67,7 +71,8 @@ impl Flight {
     /// Opens the poll of the next round, or returns `None` if it would rely on votes of masters that have since lost
     /// their memory. `flush` is the last one of its database that any master has shown.
     pub(super) fn poll_in(&self, term: &Rc<Term>, flush: u64) -> Option<Poll<Rc<Term>>> {
-        let poll = || Poll::new(Rc::clone(term));
+        let begun = self.begun.unwrap_or(term.version());
+        let poll = || Poll::new(Rc::clone(term)).begun_in(begun);
         match &self.poll {
             Some(poll) if self.operation.kind.builds_on_earlier_votes() => {
                 poll.again(Rc::clone(term))
@@ -118,13 +123,20 @@ impl Flights {
     }
 
     /// Begins a flight and returns it outside its slot, as during an event.
-    pub(super) fn begin(&self, operation: Operation, target: Target) -> Box<Flight> {
+    pub(super) fn begin(
+        &self,
+        operation: Operation,
+        target: Target,
+        rules: Rc<Rules>,
+    ) -> Box<Flight> {
         let serial = self.serial.get().wrapping_add(1);
         self.serial.set(serial);
         let slot = self.slots.borrow_mut().insert(Slot { serial, flight: None }) as u32;
         Box::new(Flight {
             id: OperationId { slot, serial },
             operation,
+            rules,
+            begun: None,
             started_us: None,
             asked_us: 0,
             asked_round: 0,

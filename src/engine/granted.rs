@@ -41,7 +41,7 @@ impl Engine {
                 let now = clock::now();
                 engine.see(now);
                 let is_changed = engine.on_flight(id, |flight| {
-                    let next = flight.operation.untold(&engine.rules, now);
+                    let next = flight.operation.untold(&flight.rules, now);
                     let is_next = !matches!(next.then, Then::Wait);
                     if is_next {
                         engine.act(flight, next);
@@ -60,7 +60,7 @@ impl Engine {
     /// Remembers the name of a lease that a quorum holds now, so that it can be given back by name.
     pub(super) fn remember_lease(&self, operation: &Operation) {
         if let Some((token, tag)) = operation.kind.lease() {
-            self.rules.leases.remember(operation.db, &operation.key, token, tag);
+            self.rules().leases.remember(operation.db, &operation.key, token, tag);
         }
     }
 
@@ -75,7 +75,7 @@ impl Engine {
         let lease = OwedLease { db, key, over: OverLease::Attempt(attempt), end };
         self.tell_over(&lease, now);
         if !later.is_empty() {
-            let due = clock::now() + self.rules.patience;
+            let due = clock::now() + self.rules().patience;
             let mut waiting = self.later.borrow_mut();
             waiting.queue.push_back((due, lease, later));
             let too_many = waiting.queue.len() > MOST;
@@ -92,7 +92,7 @@ impl Engine {
     /// reply. The other masters keep the note: if this proxy dies too, nobody else can distinguish the remains from a
     /// lock.
     pub(super) fn missed(&self, operation: &Operation) -> Option<Note> {
-        let Owed { attempt, now, end, .. } = operation.owed(&self.rules)?;
+        let Owed { attempt, now, end, .. } = operation.owed(&self.rules())?;
         let is_missed = !now.without(self.reachable()).is_empty();
         is_missed.then_some(Note { db: operation.db, attempt, end })
     }
@@ -102,12 +102,12 @@ impl Engine {
         let is_silent = |owed: Owed| !owed.now.is_empty();
         flight.target.is_none()
             && !flight.is_noted
-            && flight.operation.owed(&self.rules).is_some_and(is_silent)
+            && flight.operation.owed(&flight.rules).is_some_and(is_silent)
     }
 
     /// Sends the other masters a note when the vote timeout has passed and a silent master may have missed the end.
     pub(super) fn note_silence(&self, flight: &mut Flight) {
-        if let Some(Owed { attempt, end, .. }) = flight.operation.owed(&self.rules) {
+        if let Some(Owed { attempt, end, .. }) = flight.operation.owed(&flight.rules) {
             let note = Note { db: flight.operation.db, attempt, end };
             self.note_over(flight, note);
         }

@@ -147,7 +147,12 @@ async fn answer<D: Dial>(
         patience: question.patience,
     };
     let sent_us = link.proofs().now_us();
-    let (kept, bytes) = answered(dial, link, pipe.take(), request).await?;
+    let idle = pipe.take().filter(|pipe| link.leads_to(&pipe.run_id));
+    let (kept, bytes) = answered(dial, link, idle, request).await?;
+    if !link.leads_to(&kept.run_id) {
+        // The clock of an instance that was replaced says nothing of its successor's.
+        return Err(LostAnswer::Unreachable);
+    }
     *pipe = Some(kept);
     proved(link, question, sent_us, bytes).ok_or(LostAnswer::Unreachable)
 }
@@ -227,14 +232,15 @@ async fn answered<D: Dial>(
 /// Connects to the process at the other end of the link, and only while the link is up.
 async fn open<D: Dial>(dial: &D, link: &Link) -> Option<Pipe<D::Stream>> {
     let known = link.facts().filter(|_| link.is_up())?;
-    let opened = connection::open(dial, &link.address(), &known.run_id).await;
+    let opened = connection::open(dial, &link.address()?, &known.run_id).await;
     let (connection, _) = opened.ok()?;
-    Some(Pipe { connection, db: 0 })
+    Some(Pipe { connection, run_id: known.run_id, db: 0 })
 }
 
-/// The connection and its selected database.
+/// The connection, the process at its other end, and its selected database.
 struct Pipe<S> {
     connection: Connection<S>,
+    run_id: String,
     db: u32,
 }
 
@@ -305,7 +311,8 @@ mod tests {
     #[tokio::test]
     async fn no_page_is_waited_for_when_the_link_is_down() {
         let (ours, _theirs) = tokio::io::duplex(64);
-        let mut pipe = Pipe { connection: Connection::from(ours), db: 0 };
+        let (connection, run_id) = (Connection::from(ours), String::new());
+        let mut pipe = Pipe { connection, run_id, db: 0 };
         let request = Request { db: 0, bytes: b"", replies: 1, patience: Patience::Page };
         let error = pipe.ask(&Link::for_tests(), request).await.expect_err("no answer");
         assert_eq!(error.kind(), ErrorKind::TimedOut);

@@ -76,7 +76,7 @@ impl Engine {
     pub fn lacks_quorum(&self) -> Option<Reply> {
         let asked = self.reachable();
         let voters = asked.and(self.electorate.voters());
-        let enough = self.rules.quorum.reached_by(voters);
+        let enough = self.rules().quorum.reached_by(voters);
         (!enough).then(|| self.no_quorum(asked, voters))
     }
 

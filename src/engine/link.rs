@@ -172,9 +172,19 @@ impl Link {
         self.master
     }
 
-    /// Returns the master's current address.
-    pub fn address(&self) -> MasterAddr {
+    /// Returns the master's current address; `None` if nobody has its place.
+    pub fn address(&self) -> Option<MasterAddr> {
         self.proofs.electorate().address(self.master)
+    }
+
+    /// Resolves with the master's address, once there is one.
+    pub async fn somebody(&self) -> MasterAddr {
+        self.proofs.electorate().somebody_at(self.master).await
+    }
+
+    /// Returns the master's current address as text.
+    pub fn name(&self) -> String {
+        self.proofs.electorate().name(self.master)
     }
 
     /// Returns the second connection, for large answers.
@@ -321,9 +331,18 @@ impl Link {
         }
     }
 
+    /// Whether the master is still this process, as far as the link knows.
+    pub(super) fn leads_to(&self, run_id: &str) -> bool {
+        !self.has_moved() && self.facts().is_some_and(|facts| facts.run_id == run_id)
+    }
+
     /// Whether the master was replaced since it was dialled.
     fn has_moved(&self) -> bool {
-        self.state.borrow().dialled.as_ref().is_some_and(|dialled| *dialled != self.address())
+        self.state
+            .borrow()
+            .dialled
+            .as_ref()
+            .is_some_and(|dialled| Some(dialled) != self.address().as_ref())
     }
 
     /// Makes an idle master prove that it still remembers.

@@ -73,7 +73,8 @@ const MOST_BEGUN: usize = 32;
 
 /// All operations of one worker, and their shared state.
 pub struct Engine {
-    rules: Rules,
+    /// Replaced when the number of seats changes. Operations in flight keep those of their beginning.
+    rules: RefCell<Rc<Rules>>,
     split_vote_delay: Duration,
     links: Vec<Rc<Link>>,
     electorate: Arc<Electorate>,
@@ -139,13 +140,13 @@ impl Engine {
             begins: Notify::new(),
             ready: RefCell::default(),
             later: RefCell::default(),
-            rules,
+            rules: RefCell::new(Rc::new(rules)),
         })
     }
 
-    /// Returns the facts on which decisions depend.
-    pub fn rules(&self) -> &Rules {
-        &self.rules
+    /// Returns the facts on which decisions that begin now depend.
+    pub fn rules(&self) -> Rc<Rules> {
+        Rc::clone(&self.rules.borrow())
     }
 
     /// Returns the links to the masters, in the order of the list.
@@ -184,9 +185,18 @@ impl Engine {
         if *edition != now {
             // Read after the edition, so the term may be newer; it is then read once more.
             (*edition, *term) = (now, Rc::new(Term::clone(&self.electorate.term())));
-            self.rules.registers.see(now);
+            self.rules().registers.see(now);
+            self.count_seats(term);
         }
         Rc::clone(term)
+    }
+
+    /// Has operations that begin from now on decided by the quorum of this term.
+    fn count_seats(&self, term: &Term) {
+        let mut rules = self.rules.borrow_mut();
+        if let Some(quorum) = term.quorum().filter(|quorum| *quorum != rules.quorum) {
+            *rules = Rc::new(Rules { quorum, ..Rules::clone(&rules) });
+        }
     }
 
     /// Returns the masters that may vote now.
@@ -217,7 +227,7 @@ impl Engine {
         if self.is_elsewhere(&operation) {
             return target.deliver(error::CROSS_SLOT);
         }
-        let mut flight = self.flights.begin(operation, target);
+        let mut flight = self.flights.begin(operation, target, self.rules());
         flight.turn = flight.operation.kind.turn().map(|_| key);
         let mut begun = self.begun.borrow_mut();
         begun.push(flight);
@@ -275,7 +285,7 @@ impl Engine {
     /// Whether another shard serves a key of the operation. Whatever a request looks like, masters see no such key.
     #[inline]
     fn is_elsewhere(&self, operation: &Operation) -> bool {
-        let share = self.rules.share;
+        let share = self.rules().share;
         let is_of_another = || {
             let is_channel = matches!(operation.kind, Kind::Channels(_));
             let is_key = !is_channel && !operation.key.is_empty() && !is_reserved(&operation.key);
@@ -328,7 +338,7 @@ mod tests {
         };
         let address = |port| format!("nowhere:{port}").parse().expect("an address");
         let addresses = (1..=3).map(address).collect();
-        let electorate = Arc::new(Electorate::new(terms, 0.01, addresses));
+        let electorate = Arc::new(Electorate::new(terms, 0.01, addresses, 3));
         let metrics = Arc::new(Metrics::new(3));
         Engine::new(rules, vote_timeout, Vec::new(), electorate, metrics, Arc::default())
     }
@@ -339,7 +349,7 @@ mod tests {
         let kind = Kind::Everywhere(Box::default());
         let reply = engine.run(Operation { db: 0, key: Box::default(), kind }, 0);
         assert_eq!(engine.in_flight(), 0, "it has been sent before anybody awaits it");
-        assert_eq!(reply.await, verdict::too_few_voters(engine.rules(), 0, ""));
+        assert_eq!(reply.await, verdict::too_few_voters(&engine.rules(), 0, ""));
     }
 
     #[tokio::test]
@@ -364,7 +374,7 @@ mod tests {
         assert_eq!(engine.in_flight(), 0);
         for reply in replies {
             let reply = reply.await.expect("a reply to each");
-            assert_eq!(reply, verdict::too_few_voters(engine.rules(), 0, ""));
+            assert_eq!(reply, verdict::too_few_voters(&engine.rules(), 0, ""));
         }
     }
 }

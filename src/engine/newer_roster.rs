@@ -18,7 +18,7 @@ impl Engine {
     pub(super) fn wait_for_version(self: &Rc<Self>, waiting: Waiting, vote: Proven<Heard<'_>>) {
         let (engine, master, seal) = (Rc::clone(self), vote.master(), vote.seal());
         let raw = vote.answer().raw.to_vec();
-        self.rules.quorum.everybody().iter().for_each(|master| self.electorate.attend(master));
+        self.rules().quorum.everybody().iter().for_each(|master| self.electorate.attend(master));
         tokio::task::spawn_local(async move {
             let is_known = engine.version_is_known(seal).await;
             let now = clock::now();
@@ -33,7 +33,7 @@ impl Engine {
     }
 
     async fn version_is_known(&self, seal: Seal) -> bool {
-        let limit = clock::now() + self.rules.patience;
+        let limit = clock::now() + self.rules().patience;
         loop {
             let changed = self.electorate.changed();
             if self.term().version() >= seal.version() {

@@ -29,7 +29,7 @@ impl Engine {
         let term = self.term();
         let asked = self.reachable().without(term.strangers());
         let voters = asked.and(term.voters());
-        self.rules.registers.see_flushes(self.links.iter().map(|link| link.flushed()).sum());
+        self.rules().registers.see_flushes(self.links.iter().map(|link| link.flushed()).sum());
         Panel { term, asked, voters, now: clock::now(), flush: Cell::default() }
     }
 

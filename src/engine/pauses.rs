@@ -63,7 +63,7 @@ impl Engine {
     /// The pause grows only to a few rounds, judged by the last one, which took `round`. An operation that pauses for
     /// longer than others need would let them go first again and again.
     fn longest_pause(&self, number: u32, round: Duration) -> Duration {
-        let doublings = number.saturating_sub(self.rules.split_vote_retries);
+        let doublings = number.saturating_sub(self.rules().split_vote_retries);
         let longest = self.split_vote_delay.saturating_mul(2_u32.saturating_pow(doublings));
         let enough = round.max(self.split_vote_delay).saturating_mul(ROUNDS_OF_A_PAUSE);
         longest.min(enough).min(LONGEST_PAUSE).max(self.split_vote_delay)
@@ -72,14 +72,14 @@ impl Engine {
     /// Returns the next step if the client's patience has passed during a pause. An operation that has forgotten the
     /// masters' earlier answers has no basis for a reply, so it asks one last time.
     fn end_of_patience(&self, flight: &mut Flight, now: Instant) -> Option<Next> {
-        let next = flight.is_over(now).then(|| flight.operation.deadline(&self.rules, now, true));
+        let next = flight.is_over(now).then(|| flight.operation.deadline(&flight.rules, now, true));
         next.filter(|next| !matches!(next.then, Then::Wait))
     }
 
     /// Returns whether masters may soon know a program's outcome, while too few of them can be asked.
     fn may_be_told_later(&self, flight: &Flight, now: Instant) -> bool {
         let is_patient = !flight.is_over(now) && matches!(flight.operation.kind, Kind::Program(_));
-        is_patient && !self.rules.quorum.reached_by(self.voters())
+        is_patient && !self.rules().quorum.reached_by(self.voters())
     }
 
     /// Returns the reply to a program that has reached one undeclared key after another until the client's patience

@@ -18,6 +18,9 @@ impl Engine {
         self.remember_lease(&flight.operation);
         let turn = flight.turn.take();
         let aftermath = self.aftermath(flight, &reply);
+        if target.is_watched() && self.has_changed_its_key_alone(&flight.operation) {
+            target.has_changed();
+        }
         let (is_noted, was_in_vain) = (aftermath.note.is_some(), aftermath.was_in_vain);
         self.follow_up(flight, aftermath);
         if let Some(key) = turn {
@@ -37,6 +40,12 @@ impl Engine {
         target.deliver(reply);
     }
 
+    /// Whether an operation has certainly changed its key, and no other.
+    fn has_changed_its_key_alone(&self, operation: &Operation) -> bool {
+        let changed = operation.changed_keys(&self.rules());
+        matches!(&changed[..], [(_, key)] if key[..] == operation.key[..])
+    }
+
     pub(super) fn count_time(&self, flight: &Flight, target: &Target) {
         if let Some(started_us) = flight.started_us {
             self.took(target, &flight.operation.key, started_us);
@@ -51,7 +60,7 @@ impl Engine {
         if self.slowlog.is_slow(us)
             && let (Some(spec), Some(client)) = (table::at(command), target.client())
         {
-            let seconds = self.rules.unix_time.ms() / 1000;
+            let seconds = self.rules().unix_time.ms() / 1000;
             self.slowlog.note((spec.name, key), &client, us, seconds);
         }
     }

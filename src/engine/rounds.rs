@@ -21,24 +21,27 @@ impl Engine {
             return self.reply(flight, reply, turn::End::Lost);
         }
         self.asks_as_poller(flight);
+        if flight.begun.is_none() {
+            (flight.begun, flight.rules) = (Some(term.version()), self.rules());
+        }
         let db = flight.operation.db;
         let flush = self.last_flush(panel, db);
         let poll = flight
             .poll_in(term, flush)
             .or_else(|| self.goes_on_without_gone(flight).then(|| flight.poll_in(term, flush))?);
         let Some(poll) = poll else {
-            let reply = verdict::undecided(&self.rules, 0);
+            let reply = verdict::undecided(&flight.rules, 0);
             return self.reply(flight, reply, turn::End::Lost);
         };
         let mut request = self.scratch.borrow_mut();
         request.clear();
         let asked_us = self.stopwatch.us();
-        let end = now + self.rules.vote_timeout;
-        let last = *flight.last.get_or_insert(now + self.rules.patience);
+        let end = now + self.rules().vote_timeout;
+        let last = *flight.last.get_or_insert(now + self.rules().patience);
         // Every round that is sent gets at least one vote timeout.
-        let patience = last.saturating_duration_since(now).max(self.rules.vote_timeout);
-        flight.operation.ask(&self.rules, Asked { all: asked, voters, patience }, now);
-        flight.operation.encode(&self.rules, Form::Sha, &mut request);
+        let patience = last.saturating_duration_since(now).max(self.rules().vote_timeout);
+        flight.operation.ask(&flight.rules, Asked { all: asked, voters, patience }, now);
+        flight.operation.encode(&flight.rules, Form::Sha, &mut request);
         let round = flight.operation.kind.round();
         flight.poll = Some(poll);
         flight.started_us.get_or_insert(asked_us);
@@ -58,15 +61,16 @@ impl Engine {
             }
         }
         self.deadlines.push(end, flight.id, round);
-        if flight.operation.kind.needs_all() && self.rules.wait_for_all() < self.rules.vote_timeout
+        if flight.operation.kind.needs_all()
+            && self.rules().wait_for_all() < self.rules().vote_timeout
         {
-            self.deadlines.push_last(now + self.rules.wait_for_all(), flight.id, round);
+            self.deadlines.push_last(now + self.rules().wait_for_all(), flight.id, round);
         }
     }
 
     /// Sends each of these masters its own request in the current round.
     pub(super) fn tell(self: &Rc<Self>, flight: &mut Flight, masters: MasterSet) {
-        let end = clock::now() + self.rules.vote_timeout;
+        let end = clock::now() + self.rules().vote_timeout;
         let (round, term) = (flight.operation.kind.round(), flight.term());
         let waiting = Waiting { operation: flight.id, round };
         flight.deadline = Some(end);
@@ -78,7 +82,7 @@ impl Engine {
             flight.awaited.insert(master);
             if link.is_up() {
                 let mut request = Vec::new();
-                flight.operation.encode_for(master, &self.rules, Form::Sha, &mut request);
+                flight.operation.encode_for(master, &flight.rules, Form::Sha, &mut request);
                 link.send(flight.operation.db, &request, waiting, &term);
             } else {
                 down.insert(master);
@@ -92,10 +96,10 @@ impl Engine {
     /// Returns the error reply if there are too few masters.
     fn too_few(&self, needs_quorum: bool, asked: MasterSet, voters: MasterSet) -> Option<Reply> {
         if needs_quorum {
-            let enough = self.rules.quorum.reached_by(voters);
+            let enough = self.rules().quorum.reached_by(voters);
             (!enough).then(|| self.no_quorum(asked, voters))
         } else {
-            asked.is_empty().then(|| verdict::no_master(&self.rules))
+            asked.is_empty().then(|| verdict::no_master(&self.rules()))
         }
     }
 
@@ -107,19 +111,19 @@ impl Engine {
         }
         let waiting = asked.without(voters).iter().filter(|master| self.electorate.waits(*master));
         let waiting: MasterSet = waiting.collect();
-        let others = self.rules.quorum.everybody().without(voters);
+        let others = self.rules().quorum.everybody().without(voters);
         let why = self.electorate.why_not(others) + &self.refusals();
-        if self.rules.quorum.reached_by(voters.union(waiting)) {
-            verdict::on_probation(&self.rules, voters.len(), &why)
+        if self.rules().quorum.reached_by(voters.union(waiting)) {
+            verdict::on_probation(&self.rules(), voters.len(), &why)
         } else {
-            verdict::too_few_voters(&self.rules, voters.len(), &why)
+            verdict::too_few_voters(&self.rules(), voters.len(), &why)
         }
     }
 
     /// Returns `; ADDRESS: why` for each master that is reachable but does not serve.
     fn refusals(&self) -> String {
         let why = |link: &Rc<Link>| {
-            Some(format!("; {}: {}", link.address(), link.why_not_though_reached()?))
+            Some(format!("; {}: {}", link.name(), link.why_not_though_reached()?))
         };
         self.links.iter().filter_map(why).collect()
     }

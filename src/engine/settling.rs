@@ -58,7 +58,8 @@ impl Engine {
     pub async fn keep_settling(self: Rc<Self>) {
         let free = Arc::new(Semaphore::new(AT_ONCE));
         loop {
-            let behind = &self.rules.registers.behind;
+            let rules = self.rules();
+            let behind = &rules.registers.behind;
             let Some(place) = behind.take(self.voters()) else {
                 let _ = tokio::time::timeout(LOOK, behind.added()).await;
                 continue;
@@ -75,8 +76,9 @@ impl Engine {
     }
 
     async fn see_settled(&self, place: &Place, settled: Result<MasterSet, Reply>) {
-        let behind = &self.rules.registers.behind;
-        let everybody = self.rules.quorum.everybody();
+        let rules = self.rules();
+        let behind = &rules.registers.behind;
+        let everybody = rules.quorum.everybody();
         match settled {
             Ok(holders) if everybody.without(holders).and(self.voters()).is_empty() => {
                 behind.settled(place, everybody.without(holders));

@@ -41,7 +41,7 @@ pub(super) struct Sweeping {
 
 impl Sweeping {
     pub(super) fn new(engine: &Engine) -> Self {
-        let age = TOMBSTONE_AGE.max(2 * engine.rules.patience);
+        let age = TOMBSTONE_AGE.max(2 * engine.rules().patience);
         let (found, next) = (Sweep::default(), Sweep::default());
         Self { found, next, edition: 0, is_whole: false, age }
     }
@@ -76,7 +76,7 @@ impl Sweeping {
         for head in heads.iter().flat_map(|heads| heads.iter()) {
             self.found.look(&head.sight.state);
         }
-        let now_us = engine.rules.unix_time.micros() as u64;
+        let now_us = engine.rules().unix_time.micros() as u64;
         let is_old = |at: &usize| heads.iter().all(|heads| self.is_old(&heads[*at], now_us));
         let old: Vec<usize> = (0..places.len()).filter(is_old).collect();
         let keys: Vec<Place> = old.iter().map(|at| places[*at].clone()).collect();
@@ -84,7 +84,7 @@ impl Sweeping {
             |heads: &&Vec<StampHead>| old.iter().map(|at| heads[*at].sight.clone()).collect();
         let sights: Vec<Vec<Sight<Job>>> = heads.iter().map(sights).collect();
         let sights: Vec<&[Sight<Job>]> = sights.iter().map(|sights| &sights[..]).collect();
-        let members = engine.rules.quorum;
+        let members = engine.rules().quorum;
         if self.next.len() < MOST {
             self.next.consider(members, &keys, &sights, now_us);
         }
@@ -122,7 +122,7 @@ impl Sweeping {
         let places: Vec<Place> = keys.iter().map(|(place, _)| place.clone()).collect();
         let shown = engine.heads(db, &places).await;
         let Some(heads) = self.of_all(engine, &shown) else { return };
-        let now_us = engine.rules.unix_time.micros() as u64;
+        let now_us = engine.rules().unix_time.micros() as u64;
         let is_old = |at: usize| heads.iter().all(|heads| self.is_old(&heads[at], now_us));
         let old = keys.iter().enumerate().filter(|(at, _)| is_old(*at));
         let old: Vec<_> = old.map(|(_, key)| key.clone()).collect();
@@ -130,7 +130,7 @@ impl Sweeping {
             return;
         }
         let term = engine.term();
-        let forgotten = engine.rules.quorum.everybody().iter().map(|master| {
+        let forgotten = engine.rules().quorum.everybody().iter().map(|master| {
             let mark = term.proof(master, db).map(|proof| proof.expected().head());
             let words = mark.map(|mark| ask::forget(&old, &mark));
             async move { engine.ask_words(master, db, &words?).await }
@@ -152,11 +152,11 @@ impl Sweeping {
 }
 
 fn are_all_in(engine: &Engine) -> bool {
-    engine.voters() == engine.rules.quorum.everybody()
+    engine.voters() == engine.rules().quorum.everybody()
 }
 
 /// Returns the current edition of the roster.
 fn edition(engine: &Engine) -> u64 {
     engine.term();
-    engine.rules.registers.edition()
+    engine.rules().registers.edition()
 }

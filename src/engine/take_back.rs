@@ -16,7 +16,7 @@ impl Engine {
     /// arrives.
     pub(super) fn undo(&self, flight: &Flight, master: MasterId) {
         self.metrics.rollbacks.one();
-        if let Some(debt) = flight.operation.debt(&self.rules, flight.operation.kind.round()) {
+        if let Some(debt) = flight.operation.debt(&flight.rules, flight.operation.kind.round()) {
             self.links[master.index()].deliver(debt);
         }
     }
@@ -61,7 +61,7 @@ impl Engine {
         }
         let mut request = self.scratch.borrow_mut();
         request.clear();
-        operation.encode_for(master, &self.rules, form, &mut request);
+        operation.encode_for(master, &flight.rules, form, &mut request);
         let waiting = Waiting { operation: flight.id, round };
         let link = &self.links[master.index()];
         link.send(operation.db, &request, waiting, &flight.term());

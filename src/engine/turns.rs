@@ -30,10 +30,11 @@ impl Engine {
     /// Asks the masters. A program on several keys first waits for masters that have yet to confirm that they hold the
     /// state on which it runs.
     fn ask_once_told(self: &Rc<Self>, flight: &mut Flight, panel: &Panel) {
-        let places = flight.operation.waits_for_holders(&self.rules).map(<[_]>::to_vec);
+        let places = flight.operation.waits_for_holders(&flight.rules).map(<[_]>::to_vec);
         let Some(places) = places else { return self.ask(flight, panel) };
         self.waits_since_now(flight);
-        let (registers, longest) = (Rc::clone(&self.rules.registers), self.rules.wait_for_all());
+        let (registers, longest) =
+            (Rc::clone(&flight.rules.registers), flight.rules.wait_for_all());
         let told = async move {
             if tokio::time::timeout(longest, registers.heard(&places)).await.is_err() {
                 // This worker itself may have stalled: answers that arrived meanwhile are read first.
@@ -50,7 +51,7 @@ impl Engine {
     /// program keeps it.
     pub(super) fn go_on_as_program(self: &Rc<Self>, flight: &mut Flight) {
         let turn = self.fingerprint(flight.operation.db, &flight.operation.key);
-        flight.operation.go_on_as_program(&self.rules, turn);
+        flight.operation.go_on_as_program(&flight.rules, turn);
         flight.turns = usize::from(flight.turn.take().is_some());
         // Reset as before the first round: the operation is waiting for a turn again.
         flight.deadline = None;
@@ -128,7 +129,7 @@ impl Engine {
         if was_in_vain {
             self.on_flight(next, |flight| {
                 let waited = flight.started_us.map_or(0, |since| self.stopwatch.since(since));
-                let left = self.rules.patience.saturating_sub(Duration::from_micros(waited));
+                let left = self.rules().patience.saturating_sub(Duration::from_micros(waited));
                 flight.last = Some(clock::now() + left);
                 flight.came_to_nothing = left.is_zero();
             });
@@ -146,6 +147,7 @@ impl Engine {
             }
             self.count_verdict(&flight.operation, &reply);
             self.count_time(flight, &target);
+            self.announce(self.told(&flight.operation, &reply));
             Some((target, reply))
         });
         if let Some((target, reply)) = taken.flatten() {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::Engine;
 use super::flight::Flight;
 use crate::lua::program::ProgramText as Text;
-use crate::operation::Behaviour;
 use crate::operation::debts::Note;
 use crate::operation::program::Message;
 use crate::operation::register::Place;
 use crate::operation::verdict;
+use crate::operation::{Behaviour, Operation};
 use crate::resp::reply::Reply;
 use crate::time::clock;
 
@@ -33,14 +33,23 @@ impl Engine {
     pub(super) fn aftermath(&self, flight: &mut Flight, reply: &Reply) -> Aftermath {
         let turns = std::mem::take(&mut flight.turns);
         let operation = &flight.operation;
+        let mut messages = operation.kind.messages();
+        messages.extend(self.told(operation, reply));
         let is_undecided = matches!(reply, Reply::Error(error) if verdict::is_undecided(error));
         Aftermath {
             note: self.missed(operation),
             was_in_vain: is_undecided && flight.is_over(clock::now()),
             turns: operation.kind.turns()[..turns].to_vec(),
             changed: self.changed_keys(operation),
-            messages: operation.kind.messages(),
+            messages,
         }
+    }
+
+    /// Returns what onlookers are told of an operation on a lease, now that its client gets `reply`.
+    #[inline]
+    pub(super) fn told(&self, operation: &Operation, reply: &Reply) -> Vec<Message> {
+        let tells = self.rules().onlookers.want();
+        if tells.is_any() { operation.told(&self.rules(), reply, tells) } else { Vec::new() }
     }
 
     /// Carries out the consequences of a reply.
@@ -56,16 +65,16 @@ impl Engine {
 
     /// Does the remaining work at the end of a flight.
     pub(super) fn wrap_up(&self, flight: &mut Flight) {
-        if let Some(owed) = flight.operation.owed(&self.rules) {
+        if let Some(owed) = flight.operation.owed(&flight.rules) {
             self.settle_owed(flight, owed);
         }
         let operation = &flight.operation;
         if let Some((places, masters)) = operation.kind.behind() {
-            let behind = &self.rules.registers.behind;
+            let behind = &flight.rules.registers.behind;
             places.into_iter().for_each(|place| behind.note(place, masters));
         }
         if let Some(keys) = operation.kind.decided() {
-            self.rules.registers.decided.note(keys);
+            flight.rules.registers.decided.note(keys);
         }
         if let Some((program, places)) = operation.kind.differing() {
             self.metrics.replies_differing.one();
@@ -75,7 +84,8 @@ impl Engine {
 
     /// Logs at most one warning per [`BETWEEN_WARNINGS`].
     fn warn_of_differing(&self, program: &Text, places: &[Place]) {
-        let (now, last) = (clock::now(), &self.rules.registers.warned);
+        let registers = std::rc::Rc::clone(&self.rules().registers);
+        let (now, last) = (clock::now(), &registers.warned);
         if last.get().is_some_and(|last| now < last + BETWEEN_WARNINGS) {
             return;
         }

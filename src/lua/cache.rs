@@ -10,7 +10,9 @@ use sha1_smol::Sha1;
 use crate::acl::guard::Guard;
 
 use super::meaning::LockMeaning;
-use super::program::{OfLibrary, ProgramPart, ProgramText, ScriptRules, shebang, split_shebang};
+use super::program::{
+    OfLibrary, ProgramPart, ProgramText, ScriptRules, Tells, shebang, split_shebang,
+};
 use super::recognise::recognise;
 
 /// Script and its meaning. It is shared with the operations that run it, which may outlive its place in the cache.
@@ -35,8 +37,16 @@ pub struct Script {
     reading: OnceLock<Arc<ProgramText>>,
     /// Commands that it calls, if it names them all. They are read from the text when a user's rules need them.
     commands: OnceLock<Option<Vec<String>>>,
-    /// Programs for restricted users, least recently used first.
-    guarded: Mutex<Vec<(Arc<Guard>, Arc<ProgramText>)>>,
+    /// Programs for restricted users, or that tell what they do, least recently used first.
+    variants: Mutex<Vec<(Variant, Arc<ProgramText>)>>,
+}
+
+/// What makes a program differ from that of most calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Variant {
+    guard: Option<Arc<Guard>>,
+    tells: Tells,
+    is_reading: bool,
 }
 
 impl Script {
@@ -45,7 +55,7 @@ impl Script {
         let is_lua = AtomicBool::new(shape.is_some());
         let (refused, program, reading) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let is_kept = AtomicBool::new(false);
-        let (commands, guarded, function) = (OnceLock::new(), Mutex::default(), None);
+        let (commands, variants, function) = (OnceLock::new(), Mutex::default(), None);
         Self {
             sha,
             text,
@@ -57,7 +67,7 @@ impl Script {
             program,
             reading,
             commands,
-            guarded,
+            variants,
         }
     }
 
@@ -149,6 +159,9 @@ impl Script {
 
     /// Returns the text that masters run. It is generated on first use.
     pub fn program(&self, script_rules: ScriptRules) -> Arc<ProgramText> {
+        if script_rules.tells.is_any() {
+            return self.variant(script_rules, None, false);
+        }
         let wrap = || Arc::new(self.wrap(script_rules, None));
         Arc::clone(self.program.get_or_init(wrap))
     }
@@ -163,8 +176,14 @@ impl Script {
     /// Returns the text that masters run for `EVAL_RO`. Masters allow no writes that would take tags off before it
     /// runs, so the program takes them off as it reads.
     pub fn reading_program(&self, script_rules: ScriptRules) -> Arc<ProgramText> {
-        let wrap = || Arc::new(ProgramText::wrap_reading(&self.text, &self.sha, script_rules));
-        Arc::clone(self.reading.get_or_init(wrap))
+        if script_rules.tells.is_any() {
+            return self.variant(script_rules, None, true);
+        }
+        Arc::clone(self.reading.get_or_init(|| Arc::new(self.wrap_reading(script_rules))))
+    }
+
+    fn wrap_reading(&self, script_rules: ScriptRules) -> ProgramText {
+        ProgramText::wrap_reading(&self.text, &self.sha, script_rules)
     }
 
     /// Returns the text that masters run, restricted to the rules of a user.
@@ -173,15 +192,26 @@ impl Script {
         script_rules: ScriptRules,
         guard: &Arc<Guard>,
     ) -> Arc<ProgramText> {
-        let mut known = self.guarded.lock().unwrap_or_else(PoisonError::into_inner);
-        let program = match known.iter().position(|(other, _)| other == guard) {
+        self.variant(script_rules, Some(guard), false)
+    }
+
+    fn variant(
+        &self,
+        script_rules: ScriptRules,
+        guard: Option<&Arc<Guard>>,
+        is_reading: bool,
+    ) -> Arc<ProgramText> {
+        let variant = Variant { guard: guard.cloned(), tells: script_rules.tells, is_reading };
+        let mut known = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = match known.iter().position(|(other, _)| *other == variant) {
             Some(at) => known.remove(at).1,
-            None => Arc::new(self.wrap(script_rules, Some(guard))),
+            None if is_reading => Arc::new(self.wrap_reading(script_rules)),
+            None => Arc::new(self.wrap(script_rules, guard.map(|guard| &**guard))),
         };
-        if known.len() == MAX_GUARDED {
+        if known.len() == MAX_VARIANTS {
             known.remove(0);
         }
-        known.push((Arc::clone(guard), Arc::clone(&program)));
+        known.push((variant, Arc::clone(&program)));
         program
     }
 
@@ -320,8 +350,8 @@ const DIGEST_BYTES: usize = 20;
 /// Maximum scripts: as many as Redis 7.4 keeps of those loaded by `EVAL` (`LRU_LIST_LENGTH` in its `eval.c`).
 const MAX_SCRIPTS: usize = 500;
 
-/// Maximum programs of one script for different users.
-const MAX_GUARDED: usize = 16;
+/// Maximum programs of one script for different users and onlookers.
+const MAX_VARIANTS: usize = 16;
 
 /// Room for that many scripts of 8 KiB. The longest known lock script, bsm/redislock's for several keys, has 1 KiB.
 const MAX_BYTES: usize = MAX_SCRIPTS * 8 * 1024;
@@ -404,24 +434,28 @@ mod tests {
 
     #[test]
     fn each_user_has_a_program_of_its_own() {
-        let users = (0..=MAX_GUARDED).map(|number| format!("user{number} ~{number} +@all"));
+        let users = (0..=MAX_VARIANTS).map(|number| format!("user{number} ~{number} +@all"));
         let users: Vec<_> = users.collect();
         let users = Users::parse(users.iter().map(String::as_str), None).unwrap();
         let script = ScriptCache::new().load(Bytes::from_static(RELEASE));
-        let script_rules =
-            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+        let script_rules = ScriptRules {
+            pad: Pad::new(Duration::ZERO, 0.0),
+            longest: None,
+            sees_all_keys: true,
+            tells: Tells::NOTHING,
+        };
         let free = script.program(script_rules);
         let restricted = users.all().filter(|user| !user.is_unrestricted());
         let guards: Vec<_> = restricted.map(|user| user.guard()).collect();
         let guarded = |guard: &&Arc<Guard>| script.guarded_program(script_rules, guard);
         let programs: Vec<_> = guards.iter().map(guarded).collect();
         let shas: HashSet<_> = programs.iter().chain([&free]).map(|program| &program.sha).collect();
-        assert_eq!(shas.len(), MAX_GUARDED + 2);
+        assert_eq!(shas.len(), MAX_VARIANTS + 2);
         assert!(!String::from_utf8_lossy(&free.text).contains("guarded"));
         // The last one is still there, the first one is not.
         let again = guards.last().map(guarded).unwrap();
         assert!(Arc::ptr_eq(&again, programs.last().unwrap()));
-        assert_eq!(script.guarded.lock().unwrap().len(), MAX_GUARDED);
+        assert_eq!(script.variants.lock().unwrap().len(), MAX_VARIANTS);
     }
 
     #[test]

@@ -8,22 +8,23 @@
 //! meaning.
 
 use super::meaning::{Arg, ScriptValue};
-use super::syntax::{Block, Call, Command, Expression, Statement};
+use super::syntax::{Block, Call, Command, Expression, Statement, parse};
+use crate::resp::number::parse_i64;
 
 /// State of the key and of the guard when the script starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct World {
-    pub(super) key: Held,
+    pub(super) key: LockState,
     /// Whether the [`Guard`] holds.
     pub(super) guard: bool,
 }
 
 /// Content that a master finds at the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub enum LockState {
     /// No value.
     Missing,
-    /// String that the [`Holder`] comparison finds equal.
+    /// String that the `Holder` comparison finds equal.
     Ours,
     /// Any other string.
     Theirs,
@@ -70,25 +71,66 @@ pub(super) struct Outcome {
 
 /// Effect on the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub enum Effect {
+    /// None.
     Nothing,
+    /// The key is gone.
     Deleted,
     /// New TTL for the old value.
     Prolonged {
+        /// The TTL.
         ttl: Arg,
     },
     /// New value and new TTL.
     Written {
+        /// The value.
         token: Arg,
+        /// The TTL.
         ttl: Arg,
     },
 }
 
 /// Runs the script in one world. `questions` has those of the worlds before, and gets those of this one.
 pub(super) fn run(script: &Block, world: World, questions: &mut Questions) -> Option<Outcome> {
-    let mut run = Run { world, questions, locals: Vec::new(), effect: Effect::Nothing };
+    run_and_note(script, world, questions).map(|(outcome, _)| outcome)
+}
+
+/// Calls of a script, as words.
+type Calls = Vec<Vec<Datum>>;
+
+fn run_and_note(
+    script: &Block,
+    world: World,
+    questions: &mut Questions,
+) -> Option<(Outcome, Calls)> {
+    let (locals, calls) = (Vec::new(), Vec::new());
+    let mut run = Run { world, questions, locals, calls, effect: Effect::Nothing };
     let answer = run.block(script)?.unwrap_or(Datum::Nil).answer()?;
-    Some(Outcome { effect: run.effect, answer })
+    Some((Outcome { effect: run.effect, answer }, run.calls))
+}
+
+/// What a script with a meaning does with these arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deeds {
+    /// The words of each of its calls.
+    pub calls: Vec<Vec<Vec<u8>>>,
+    /// Its effect on the key.
+    pub effect: Effect,
+}
+
+impl Deeds {
+    /// Returns what the script with this text does, if its key is `held`; `None` if it has no meaning.
+    pub fn of(text: &[u8], held: LockState, key: &[u8], argv: &[&[u8]]) -> Option<Self> {
+        let script = parse(text)?;
+        let mut questions = Questions::default();
+        run(&script, World { key: held, guard: true }, &mut questions)?;
+        let asked = questions.guard.as_ref();
+        let guard = asked.is_none_or(|it| it.arg.of(argv).is_some_and(|arg| **arg == *it.equals));
+        let (outcome, calls) = run_and_note(&script, World { key: held, guard }, &mut questions)?;
+        let words = |call: Vec<Datum>| call.into_iter().map(|word| word.sent(key, argv)).collect();
+        let calls = calls.into_iter().map(words).collect::<Option<_>>()?;
+        Some(Self { calls, effect: outcome.effect })
+    }
 }
 
 struct Run<'a> {
@@ -96,6 +138,7 @@ struct Run<'a> {
     questions: &'a mut Questions,
     /// Values by slot. A slot is read only after the one statement that fills it.
     locals: Vec<Option<Datum>>,
+    calls: Calls,
     effect: Effect,
 }
 
@@ -170,7 +213,7 @@ impl Run<'_> {
             Equality::Known(equal) => Some(equal),
             Equality::Holder(holder) => {
                 always(&mut self.questions.holder, holder)?;
-                Some(self.world.key == Held::Ours)
+                Some(self.world.key == LockState::Ours)
             }
             Equality::Guard(guard) => {
                 always(&mut self.questions.guard, guard)?;
@@ -203,8 +246,10 @@ impl Run<'_> {
                 }
                 _ => None,
             },
-            Call::Redis(command, arguments) => {
+            Call::Redis(command, name, arguments) => {
                 let arguments = self.evaluate_all(arguments)?;
+                let words = std::iter::once(Datum::Text(name.clone())).chain(arguments.clone());
+                self.calls.push(words.collect());
                 let (Datum::Key, arguments) = arguments.split_first()? else { return None };
                 self.redis(*command, arguments)
             }
@@ -237,12 +282,12 @@ impl Run<'_> {
     }
 
     fn found(&self, missing: Datum, exists: Datum) -> Datum {
-        if self.world.key == Held::Missing { missing } else { exists }
+        if self.world.key == LockState::Missing { missing } else { exists }
     }
 
     /// Runs a command that only works on a key that exists, and replies how many keys there were.
     fn change(&mut self, effect: Effect) -> Datum {
-        if self.world.key != Held::Missing {
+        if self.world.key != LockState::Missing {
             self.effect = effect;
         }
         self.found(Datum::Int(0), Datum::Int(1))
@@ -252,7 +297,7 @@ impl Run<'_> {
         let SetOptions { nx, ttl } = SetOptions::from_data(options)?;
         always(&mut self.questions.token, token)?;
         always(&mut self.questions.ttl, ttl)?;
-        if nx && self.world.key != Held::Missing {
+        if nx && self.world.key != LockState::Missing {
             return Some(Datum::Bool(false));
         }
         self.effect = Effect::Written { token, ttl };
@@ -382,6 +427,24 @@ impl Datum {
         }
     }
 
+    /// Returns the word that Redis gets for it; `None` if that depends on the value of the key.
+    fn sent(self, key: &[u8], argv: &[&[u8]]) -> Option<Vec<u8>> {
+        let number = |arg: Arg| parse_i64(arg.of(argv)?);
+        match self {
+            Datum::Int(number) => Some(number.to_string().into_bytes()),
+            Datum::Text(text) => Some(text),
+            Datum::Key => Some(key.to_vec()),
+            Datum::Arg(arg) => arg.of(argv).map(|word| word.to_vec()),
+            Datum::TokenPrefix { token, length } => {
+                let (token, length) = (token.of(argv)?, usize::try_from(number(length)?).ok()?);
+                Some(token[..length.min(token.len())].to_vec())
+            }
+            Datum::Length(length) => Some(number(length)?.to_string().into_bytes()),
+            Datum::LastOffset(length) => Some((number(length)? - 1).to_string().into_bytes()),
+            _ => None,
+        }
+    }
+
     /// Returns the reply that Redis makes from a returned value; `luaReplyToRedisReply` in `script_lua.c`.
     fn answer(self) -> Option<ScriptValue> {
         match self {
@@ -422,4 +485,36 @@ fn always<T: PartialEq>(known: &mut Option<T>, fact: T) -> Option<()> {
     let agrees = known.as_ref().is_none_or(|known| *known == fact);
     *known = Some(fact);
     agrees.then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(text: &str, held: LockState, argv: &[&str]) -> Vec<String> {
+        let argv: Vec<_> = argv.iter().map(|arg| arg.as_bytes()).collect();
+        let deeds = Deeds::of(text.as_bytes(), held, b"k", &argv).expect("a meaning");
+        let calls = deeds.calls.iter().map(|call| call.join(&b' '));
+        calls.map(|call| String::from_utf8(call).expect("text")).collect()
+    }
+
+    #[test]
+    fn the_calls_depend_on_what_the_key_holds() {
+        let text =
+            "if redis.call('GeT', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end";
+        assert_eq!(calls(text, LockState::Ours, &["t"]), ["GeT k", "del k"]);
+        assert_eq!(calls(text, LockState::Theirs, &["t"]), ["GeT k"]);
+        assert_eq!(Deeds::of(b"return redis.call('ping')", LockState::Ours, b"k", &[]), None);
+    }
+
+    #[test]
+    fn the_calls_depend_on_the_arguments() {
+        let text = "if ARGV[3] == 'yes' and redis.call('exists', KEYS[1]) == 0 then
+            return redis.call('set', KEYS[1], ARGV[1], 'Px', ARGV[2]) end
+            return redis.call('getrange', KEYS[1], 0, tonumber(ARGV[4]) - 1) == string.sub(ARGV[1], 1, tonumber(ARGV[4]))";
+        let of = |held, told: &str| calls(text, held, &["token", "900", told, "3"]);
+        assert_eq!(of(LockState::Missing, "yes"), ["exists k", "set k token Px 900"]);
+        assert_eq!(of(LockState::Theirs, "yes"), ["exists k", "getrange k 0 2"]);
+        assert_eq!(of(LockState::Theirs, "no"), ["getrange k 0 2"]);
+    }
 }

@@ -32,6 +32,7 @@ pub mod transactions;
 pub mod keyspace;
 
 pub use cache::{Script, ScriptCache};
+pub use effects::{Deeds, Effect, LockState};
 pub use meaning::{Arg, Create, LockMeaning, Own, Prolong, ScriptValue};
 pub use recognise::recognise;
 

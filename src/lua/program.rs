@@ -10,6 +10,7 @@
 //! needed, and a program has only what its script can need.
 //!
 //! * `head.lua` reads what the proxy has added to the arguments;
+//! * `told.lua` notes what the program does, if there are onlookers;
 //! * `shim.lua` keeps images of what is about to change and holds messages back, `ttl.lua` pads times to live,
 //!   `chance.lua` and `streams.lua` make masters act alike despite their own random numbers and clocks,
 //!   `hidden.lua` and `completes.lua` hide what only the proxy may use, `rare.lua` handles unusual commands;
@@ -86,6 +87,32 @@ pub struct ScriptRules {
     pub longest: Option<Duration>,
     /// Whether the masters have all keys, so that a script may list or count them.
     pub sees_all_keys: bool,
+    /// What a program tells besides its reply.
+    pub tells: Tells,
+}
+
+/// What a program tells besides its reply, along with the messages that it publishes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tells {
+    /// Calls of its scripts, for `MONITOR`.
+    pub calls: bool,
+    /// Changes to keys, for keyspace notifications.
+    pub events: bool,
+}
+
+impl Tells {
+    /// Nothing. Programs are shortest then.
+    pub const NOTHING: Self = Self { calls: false, events: false };
+
+    /// Whether it tells anything.
+    pub fn is_any(self) -> bool {
+        self.calls || self.events
+    }
+
+    /// Returns what a command tells: monitors have seen it already.
+    pub fn of_command(self) -> Self {
+        Self { calls: false, ..self }
+    }
 }
 
 /// Function of a library, as it is called.
@@ -153,11 +180,12 @@ impl ProgramText {
         let is_read_only = shebang::is_read_only(shebang);
         scan.is_dynamic |= is_looked_at || is_read_only;
         scan.sees_globals |= scan.is_dynamic && names::lead_to_globals(script);
+        scan.is_dynamic |= script_rules.tells.is_any();
         let parameters = if scan.sees_globals { names::GIVEN } else { "redis" };
         let open = Open { guard, globals: scan.sees_globals };
         let before = if scan.is_dynamic { open.program() } else { String::new() };
         let wrapped = Wrapped {
-            frame: Frame::of(scan.makes_up_keys),
+            frame: Frame::of(scan.makes_up_keys, script_rules.tells),
             parameters,
             names: open.names(&[ProgramPart { code: script, function: None }]),
             before,
@@ -240,7 +268,7 @@ impl ProgramText {
         let parameters = if scan.sees_globals { names::GIVEN } else { "redis,KEYS,ARGV" };
         let open = Open { guard, globals: scan.sees_globals };
         let wrapped = Wrapped {
-            frame: Frame::of(scan.makes_up_keys),
+            frame: Frame::of(scan.makes_up_keys, script_rules.tells),
             parameters,
             names: open.names(&[part]),
             before: open.library(part.function),
@@ -289,10 +317,11 @@ impl ProgramText {
         };
         let make_up_keys = databases == Databases::Several || scripts.iter().any(makes_up);
         let wrapped = Wrapped {
-            frame: Frame::of(make_up_keys),
+            frame: Frame::of(make_up_keys, script_rules.tells),
             parameters: "redis",
             names: String::new(),
-            before: KEEPS_FROM_WRITING.to_owned(),
+            before: if script_rules.tells.is_any() { TELLS_OF_SCRIPTS } else { KEEPS_FROM_WRITING }
+                .to_owned(),
             disarms: scripts.iter().any(|script| names::set_metatables(script.code)),
             lines: line_feeds(&text) + 1,
         };
@@ -358,6 +387,19 @@ local transaction,outside=program(given),mode
 program=function() return transaction(function(is_kept) mode=is_kept and 'ro' or outside end) end
 ";
 
+/// The same, if the program tells something. Monitors have seen the commands of a transaction, but not the calls of its
+/// scripts.
+const TELLS_OF_SCRIPTS: &str = "\
+local transaction,outside=program(given),mode
+telling.tells_calls=false
+program=function()
+return transaction(function(is_kept,in_script) mode,telling.tells_calls=is_kept and 'ro' or outside,in_script and TELLS_CALLS end)
+end
+";
+
+/// Maximum bytes that a program tells. Monitors and subscribers do not see the rest.
+const MOST_TOLD: usize = 256 << 10;
+
 /// Returns the head of a script's function. No caller gives it arguments, so it accepts some only if it refers to them.
 /// Otherwise it would see a table `arg`, which Lua creates anew for every call, and Redis does not have.
 fn opening(text: &[u8]) -> &'static str {
@@ -371,7 +413,7 @@ impl ScriptRules {
     pub fn of(settings: &Settings) -> Self {
         let pad = Pad::new(settings.vote_timeout, settings.drift);
         let sees_all_keys = settings.shards.is_empty();
-        Self { pad, longest: settings.max_ttl, sees_all_keys }
+        Self { pad, longest: settings.max_ttl, sees_all_keys, tells: Tells::NOTHING }
     }
 
     fn fill_in(self, lua: &str) -> String {
@@ -382,6 +424,9 @@ impl ScriptRules {
             .replace("MAX_TTL_MS", longest_ms.as_deref().unwrap_or("math.huge"))
             .replace("LONGEST_TTL", &longest.map(|it| it.to_string()).unwrap_or_default())
             .replace("SEES_ALL_KEYS", &self.sees_all_keys.to_string())
+            .replace("TELLS_CALLS", &self.tells.calls.to_string())
+            .replace("MOST_TOLD", &MOST_TOLD.to_string())
+            .replace("TELLS_EVENTS", &self.tells.events.to_string())
             .replace("SLACK_MS", &keyspace::SLACK_MS.to_string())
             .replace("LONGEST_REPLY", &keyspace::LONGEST_REPLY.to_string())
             .replace("LAST_PROGRAMS", &keyspace::KEEP.last.to_string())
@@ -402,8 +447,12 @@ mod tests {
     use crate::acl::Users;
 
     fn wrapped(script: &str, rules: Option<&str>) -> String {
-        let script_rules =
-            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+        let script_rules = ScriptRules {
+            pad: Pad::new(Duration::ZERO, 0.0),
+            longest: None,
+            sees_all_keys: true,
+            tells: Tells::NOTHING,
+        };
         let users = rules.map(|rules| Users::parse([rules], None).unwrap());
         let guard = users.as_ref().map(|users| users.named(b"alice").unwrap().guard());
         let program =
@@ -449,6 +498,21 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_script_that_nobody_watches_tells_nothing() {
+        let text = |tells| {
+            let pad = Pad::new(Duration::ZERO, 0.0);
+            let rules = ScriptRules { pad, longest: None, sees_all_keys: true, tells };
+            String::from_utf8(ProgramText::wrap(GET.as_bytes(), "", rules).text).unwrap()
+        };
+        let told = text(Tells { calls: true, events: false });
+        assert!(told.contains("tells_calls = true") && told.contains("return told(run,"));
+        for word in ["tell", "telling.", "SCREENED", "PACK_MESSAGES"] {
+            assert!(!text(Tells::NOTHING).contains(word), "{word}");
+        }
+        assert!(!told.contains("SCREENED") && !told.contains("PACK_MESSAGES"));
     }
 
     /// Runs the program of a script of alice, on a master that has a `redis` under another name.

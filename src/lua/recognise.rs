@@ -1,6 +1,6 @@
 //! Recognition of a script's shape from its effects in every state of the key.
 
-use super::effects::{Effect, Held, Holder, Outcome, Questions, World, run};
+use super::effects::{Effect, Holder, LockState, Outcome, Questions, World, run};
 use super::meaning::{Arg, Create, LockMeaning, Own, Prolong};
 use super::syntax::{Block, parse};
 
@@ -27,12 +27,12 @@ impl Study {
     fn new(script: &Block) -> Option<Study> {
         let mut questions = Questions::default();
         let mut outcome = |key, guard| run(script, World { key, guard }, &mut questions);
-        let missing = outcome(Held::Missing, true)?;
-        let missing_unguarded = outcome(Held::Missing, false)?;
-        let ours = outcome(Held::Ours, true)?;
-        let theirs = outcome(Held::Theirs, true)?;
-        let indifferent =
-            outcome(Held::Ours, false)? == ours && outcome(Held::Theirs, false)? == theirs;
+        let missing = outcome(LockState::Missing, true)?;
+        let missing_unguarded = outcome(LockState::Missing, false)?;
+        let ours = outcome(LockState::Ours, true)?;
+        let theirs = outcome(LockState::Theirs, true)?;
+        let indifferent = outcome(LockState::Ours, false)? == ours
+            && outcome(LockState::Theirs, false)? == theirs;
         indifferent.then_some(Study { questions, missing, missing_unguarded, ours, theirs })
     }
 

@@ -168,9 +168,15 @@ const PAUSE: Duration = Duration::from_secs(10);
 mod tests {
     use super::*;
     use crate::decision::lease::pad::Pad;
+    use crate::lua::program::Tells;
 
     fn script_rules() -> ScriptRules {
-        ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true }
+        ScriptRules {
+            pad: Pad::new(Duration::ZERO, 0.0),
+            longest: None,
+            sees_all_keys: true,
+            tells: Tells::NOTHING,
+        }
     }
 
     fn residents() -> Residents {

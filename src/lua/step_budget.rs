@@ -45,7 +45,7 @@ mod tests {
     use super::of;
     use crate::acl::Users;
     use crate::decision::lease::pad::Pad;
-    use crate::lua::program::ScriptRules;
+    use crate::lua::program::{ScriptRules, Tells};
     use crate::lua::transactions::Transactions;
     use crate::lua::{Script, ScriptCache};
 
@@ -102,8 +102,12 @@ mod tests {
     const STEPS_OF_OURS: usize = 200_000;
 
     fn everything_about(text: &[u8]) -> usize {
-        let script_rules =
-            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+        let script_rules = ScriptRules {
+            pad: Pad::new(Duration::ZERO, 0.0),
+            longest: None,
+            sees_all_keys: true,
+            tells: Tells::NOTHING,
+        };
         let users = Users::parse(["alice ~lock:* +@all"], None).unwrap();
         let guard = users.named(b"alice").unwrap().guard();
         let mut transactions = Transactions::new(script_rules);
@@ -158,8 +162,12 @@ mod tests {
 
     #[test]
     fn the_scripts_of_a_transaction_are_counted_again_for_each() {
-        let script_rules =
-            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+        let script_rules = ScriptRules {
+            pad: Pad::new(Duration::ZERO, 0.0),
+            longest: None,
+            sees_all_keys: true,
+            tells: Tells::NOTHING,
+        };
         let mut cache = ScriptCache::new();
         let steps = |count: usize, cache: &mut ScriptCache| {
             let scripts = (0..count).map(|at| cache.load(Bytes::from(format!("return {at}"))));

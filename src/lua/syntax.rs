@@ -45,8 +45,8 @@ pub(super) enum Expression {
 /// Call of one of the functions that lock scripts use.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// `redis.call`
-    Redis(Command, Vec<Expression>),
+    /// `redis.call` of a command in the script's spelling.
+    Redis(Command, Vec<u8>, Vec<Expression>),
     /// `redis.status_reply`
     StatusReply(Vec<u8>),
     /// `redis.error_reply`
@@ -283,12 +283,13 @@ impl<'a> Parser<'a> {
     }
 
     fn redis_call(&mut self) -> Option<Call> {
-        let command = Command::from_name(&self.text()?)?;
+        let name = self.text()?;
+        let command = Command::from_name(&name)?;
         let mut arguments = Vec::new();
         while self.take(&Token::Sign(b',')) {
             arguments.push(self.expression()?);
         }
-        Some(Call::Redis(command, arguments))
+        Some(Call::Redis(command, name.to_vec(), arguments))
     }
 
     fn string(&mut self) -> Option<Call> {

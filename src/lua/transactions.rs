@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::acl::guard::Guard;
 
 use super::cache::Script;
-use super::program::{ProgramText, ScriptRules};
+use super::program::{ProgramText, ScriptRules, Tells};
 
 /// Maximum size of the remembered texts, in bytes. Beyond it, all are generated anew.
 const MAX_BYTES: usize = 4 << 20;
@@ -25,7 +25,7 @@ pub struct TransactionText {
 pub struct Transactions {
     script_rules: ScriptRules,
     plain: TransactionText,
-    with_scripts: HashMap<(Vec<String>, Rules, Databases), TransactionText>,
+    others: HashMap<(Vec<String>, Rules, Databases, Tells), TransactionText>,
 }
 
 /// Databases that a transaction uses.
@@ -47,8 +47,13 @@ impl Transactions {
         Self {
             script_rules,
             plain: text(&[], script_rules, None, Databases::One),
-            with_scripts: HashMap::new(),
+            others: HashMap::new(),
         }
+    }
+
+    /// Makes the programs that are asked for from now on tell this.
+    pub fn tell(&mut self, tells: Tells) {
+        self.script_rules.tells = tells;
     }
 
     /// Returns the program for transactions that run these scripts.
@@ -63,17 +68,19 @@ impl Transactions {
         scripts: &[Arc<Script>],
         guard: Rules,
     ) -> TransactionText {
-        if scripts.is_empty() && databases == Databases::One {
+        let tells = self.script_rules.tells;
+        let tells = if scripts.is_empty() { tells.of_command() } else { tells };
+        if scripts.is_empty() && databases == Databases::One && !tells.is_any() {
             return self.plain.clone();
         }
         let shas = scripts.iter().map(|script| script.sha.clone()).collect();
         let bytes = |known: &TransactionText| known.program.text.len();
-        if self.with_scripts.values().map(bytes).sum::<usize>() > MAX_BYTES {
-            self.with_scripts.clear();
+        if self.others.values().map(bytes).sum::<usize>() > MAX_BYTES {
+            self.others.clear();
         }
-        let script_rules = self.script_rules;
+        let script_rules = ScriptRules { tells, ..self.script_rules };
         let program = || text(scripts, script_rules, guard.as_deref(), databases);
-        self.with_scripts.entry((shas, guard.clone(), databases)).or_insert_with(program).clone()
+        self.others.entry((shas, guard.clone(), databases, tells)).or_insert_with(program).clone()
     }
 }
 
@@ -93,7 +100,12 @@ fn text(
 pub(crate) fn for_tests() -> Arc<ProgramText> {
     use crate::decision::lease::pad::Pad;
     let pad = Pad::new(std::time::Duration::from_millis(50), 0.01);
-    Transactions::new(ScriptRules { pad, longest: None, sees_all_keys: true })
-        .with(&[], None)
-        .program
+    Transactions::new(ScriptRules {
+        pad,
+        longest: None,
+        sees_all_keys: true,
+        tells: Tells::NOTHING,
+    })
+    .with(&[], None)
+    .program
 }

@@ -36,6 +36,16 @@ pub(super) const FIRST_VERSION: u64 = 1;
 /// Reason why no vote counts although the roster is known.
 const CLOCKS: &str = "too few masters' clocks agree with another proxy's notes so far: wait until more masters can be read, or --restart-wait has passed";
 
+/// Why a roster cannot be served by a proxy with too few places.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the cluster has {seats} seats, and this proxy has room for {places}: restart it with all members in its list"
+)]
+struct LacksRoom {
+    seats: usize,
+    places: usize,
+}
+
 /// Maximum time for an order about the members. The admin port answers within ten seconds.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(8);
 
@@ -56,7 +66,7 @@ pub struct ElectorateTerms {
 #[derive(Debug)]
 pub struct Electorate {
     /// Current address of each master of the list.
-    addresses: RwLock<Vec<MasterAddr>>,
+    addresses: RwLock<Vec<Option<MasterAddr>>>,
     terms: ElectorateTerms,
     state: Mutex<State>,
     /// Number of times the term has changed.
@@ -86,12 +96,19 @@ impl Electorate {
             cold_start: settings.cold_start,
             are_new: settings.starts_masters,
         };
-        Self::new(terms, settings.drift, settings.masters.clone())
+        Self::new(terms, settings.drift, settings.masters.clone(), settings.places())
     }
 
     /// Creates an electorate of masters that have not been probed yet. `drift` is the largest difference in rate
-    /// between two clocks.
-    pub fn new(terms: ElectorateTerms, drift: f64, addresses: Vec<MasterAddr>) -> Self {
+    /// between two clocks, and `places` the number of masters for which there is room.
+    pub fn new(
+        terms: ElectorateTerms,
+        drift: f64,
+        addresses: Vec<MasterAddr>,
+        places: usize,
+    ) -> Self {
+        let mut addresses: Vec<_> = addresses.into_iter().map(Some).collect();
+        addresses.resize(places.max(addresses.len()), None);
         let known = Known {
             facts: None,
             sight: None,
@@ -102,7 +119,7 @@ impl Electorate {
         };
         let state = State {
             masters: vec![known; addresses.len()],
-            clocks: Clocks::new(terms.quorum, drift, terms.restart_wait),
+            clocks: Clocks::new(terms.quorum, addresses.len(), drift, terms.restart_wait),
             roster: Roster::default(),
             seats: vec![None; addresses.len()],
             serves: false,
@@ -163,10 +180,9 @@ impl Electorate {
     /// Returns why a master does not vote, other than being out of reach, and the progress of copying.
     pub fn reason(&self, master: MasterId) -> Option<String> {
         let reason = self.standing(master).reason()?;
-        let progress = self.progress(master);
-        Some(match progress.total() {
-            0 => reason,
-            total => format!("{reason}: copied {} of about {total} keys", progress.copied()),
+        Some(match self.progress(master).counts() {
+            (_, 0) => reason,
+            (copied, total) => format!("{reason}: copied {copied} of about {total} keys"),
         })
     }
 
@@ -184,7 +200,7 @@ impl Electorate {
     pub fn why_not(&self, masters: MasterSet) -> String {
         let named = |master: MasterId| {
             let why = self.reason(master);
-            why.map(|why| format!("; {}: {why}", self.address(master)))
+            why.map(|why| format!("; {}: {why}", self.name(master)))
         };
         masters.iter().filter_map(named).collect()
     }
@@ -203,6 +219,9 @@ impl Electorate {
     pub fn why_it_waits(&self) -> Option<Obstacle> {
         let state = self.state();
         if state.serves {
+            if let Some(obstacle) = self.lacks_room(&state.roster) {
+                return Some(obstacle);
+            }
             return state.clocks.wants_notes().then(|| Obstacle::passing(CLOCKS.to_owned()));
         }
         state.refusal.clone().map(Obstacle::lasting).or_else(|| state.waits.clone())
@@ -221,6 +240,11 @@ impl Electorate {
     /// Whether the roster began anew after a quorum had forgotten, so that data may have been lost.
     pub fn may_have_lost_data(&self) -> bool {
         self.state().may_have_lost_data
+    }
+
+    /// Returns the quorum that decides now: that of the roster, or of the list while none is known.
+    pub fn quorum(&self) -> Quorum {
+        self.state().term.quorum().unwrap_or(self.terms.quorum)
     }
 
     /// Returns the latest decided roster.
@@ -356,26 +380,67 @@ impl Electorate {
         }
     }
 
-    /// Returns the current address of a master.
-    pub fn address(&self, master: MasterId) -> MasterAddr {
+    /// Returns the current address of a master; `None` if nobody has its place.
+    pub fn address(&self, master: MasterId) -> Option<MasterAddr> {
         self.addresses.read().unwrap_or_else(PoisonError::into_inner)[master.index()].clone()
     }
 
-    /// Returns the current addresses of all masters, in list order.
-    pub fn addresses(&self) -> Vec<MasterAddr> {
-        self.addresses.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the current addresses of all masters, in list order, with their places.
+    pub fn addresses(&self) -> Vec<(MasterId, MasterAddr)> {
+        let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        let somebody = |(at, address): (usize, &Option<MasterAddr>)| {
+            Some((MasterId::new(at), address.clone()?))
+        };
+        addresses.iter().enumerate().filter_map(somebody).collect()
     }
 
-    /// Records that the place of a master was given to an instance at another address. What the former instance has
-    /// shown is forgotten.
-    pub(super) fn move_to(&self, master: MasterId, address: MasterAddr) {
+    /// Returns why a roster cannot be served for want of places: with fewer than seats, a quorum would look smaller than
+    /// it is.
+    pub(super) fn lacks_room(&self, roster: &Roster) -> Option<Obstacle> {
+        let (seats, places) = (roster.seats(), self.places());
+        (seats > places).then(|| Obstacle::lasting(LacksRoom { seats, places }.to_string()))
+    }
+
+    /// Returns the number of places.
+    pub fn places(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Returns the current address of a master as text; empty if nobody has its place.
+    pub fn name(&self, master: MasterId) -> String {
+        self.address(master).map(|address| address.to_string()).unwrap_or_default()
+    }
+
+    /// Resolves with the address of a master, once there is one.
+    pub async fn somebody_at(&self, master: MasterId) -> MasterAddr {
+        loop {
+            let moved = self.moved();
+            if let Some(address) = self.address(master) {
+                return address;
+            }
+            moved.await;
+        }
+    }
+
+    /// Records that the place of a master was given to an instance at another address, or to nobody. What the former
+    /// instance has shown is forgotten.
+    pub(super) fn move_to(&self, master: MasterId, address: Option<MasterAddr>) {
         let before = {
             let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut addresses[master.index()], address.clone())
         };
-        tracing::warn!(
-            "the master {before} was replaced by {address}: change the list of masters accordingly"
-        );
+        match (before, address) {
+            (Some(before), Some(address)) => tracing::warn!(
+                "the master {before} was replaced by {address}: change the list of masters accordingly"
+            ),
+            (None, Some(address)) => tracing::warn!(
+                "the master {address} was added: change the list of masters accordingly"
+            ),
+            (Some(before), None) => tracing::warn!(
+                "the master {before} was removed: change the list of masters accordingly"
+            ),
+            (None, None) => return,
+        }
         self.lost_sight(master);
         self.change(|state| {
             let known = &mut state.masters[master.index()];
@@ -400,6 +465,9 @@ impl Electorate {
         self.change(|state| {
             state.roster = roster.clone();
             state.seats = seats.clone();
+            if roster.seats() > 0 {
+                state.clocks.count_by(roster.quorum());
+            }
         });
     }
 
@@ -555,7 +623,7 @@ impl Electorate {
     }
 
     fn report(&self, master: MasterId, before: &MasterStanding, now: &MasterStanding) {
-        let address = self.address(master);
+        let address = self.name(master);
         match (before, now) {
             (_, MasterStanding::Probation(cause)) => {
                 self.seen[master.index()].probations[cause.kind()].fetch_add(1, Ordering::Relaxed);

@@ -86,6 +86,9 @@ pub enum Bar {
     /// The master holds only a part of the keys.
     #[error("it is a cluster node: list independent masters")]
     ClusterNode,
+    /// It is no Redis.
+    #[error("it is a redlock-proxy: list the masters behind it")]
+    Proxy,
     /// The master deletes locks when memory runs short.
     #[error("it may evict locks: set maxmemory-policy to noeviction, not {0}")]
     Evicts(String),
@@ -120,6 +123,8 @@ impl<'a> Info<'a> {
             Some(Bar::Replica)
         } else if self.get("cluster_enabled") == Some("1") {
             Some(Bar::ClusterNode)
+        } else if self.get("redlock_proxy_version").is_some() {
+            Some(Bar::Proxy)
         } else {
             // Applies without a memory limit too, because one may be set at any time.
             let policy = self.get("maxmemory_policy").filter(|policy| *policy != "noeviction")?;
@@ -168,6 +173,7 @@ mod tests {
         );
         assert_eq!(bar("role:slave\r\n"), Some(Bar::Replica.to_string()));
         assert_eq!(bar("role:master\r\ncluster_enabled:1\r\n"), Some(Bar::ClusterNode.to_string()));
+        assert_eq!(bar("redlock_proxy_version:1\r\n"), Some(Bar::Proxy.to_string()));
         let evicts = "role:master\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n";
         assert_eq!(bar(evicts), Some(Bar::Evicts("allkeys-lru".to_owned()).to_string()));
     }

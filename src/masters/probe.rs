@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisConnectionInfo, RedisResult};
 
 use super::dial::{Dial, Stream};
-use super::facts::{Facts, Info};
+use super::facts::{Bar, Facts, Info};
 use super::roster::marks::{self, Marks};
 use crate::config::{MasterAddr, Secret};
 use crate::lua::canonical::Canonical;
@@ -58,6 +58,22 @@ pub enum ProbeError {
     #[error("{}", in_its_words(.0))]
     Refused(redis::RedisError),
 }
+
+impl ProbeError {
+    /// Whether something answers at the address that will not vote until the address, the login or the server is
+    /// corrected. Everything else may pass: a master that is down, loading or busy.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            // What rustls returns for a certificate that it rejects, and for a server without TLS.
+            Self::Unreachable(why) => why.kind() == std::io::ErrorKind::InvalidData,
+            Self::WrongPassword | Self::NotRedis => true,
+            Self::Refused(error) => error.code().is_some_and(|code| LASTING.contains(&code)),
+        }
+    }
+}
+
+/// Error codes of a master that refuses the proxy's user, or all remote clients (`protected-mode`).
+const LASTING: [&str; 3] = ["NOAUTH", "NOPERM", "DENIED"];
 
 fn in_its_words(error: &redis::RedisError) -> String {
     match (error.code(), error.detail()) {
@@ -218,7 +234,7 @@ pub struct ProbeReport {
     pub ahead_us: i64,
     /// Marks that prove the master's memory.
     pub marks: Marks,
-    /// Number of keys in all databases.
+    /// Number of keys in all databases; 0 for what cannot be a master.
     pub keys: u64,
 }
 
@@ -229,12 +245,19 @@ pub struct ProbeReport {
 pub async fn look_once(dial: &impl Dial, address: &MasterAddr) -> Result<ProbeReport, ProbeError> {
     connected(dial, address, |mut connection| async move {
         let facts = facts(&mut connection).await?;
-        let marks = marks::look(&mut connection, facts.databases).await?;
+        // These let nobody read the marks, with errors that say less than the reason for which they cannot be used. A
+        // proxy cannot count keys without its masters.
+        let (marks, keys) = match facts.bar {
+            Some(Bar::ClusterNode | Bar::Proxy) => (Marks::default(), 0),
+            _ => {
+                let marks = marks::look(&mut connection, facts.databases).await?;
+                (marks, count_keys(&mut connection).await?)
+            }
+        };
         let reading = read_clock(&mut connection).await?;
         let ours = clock::unix_micros();
         let took = (reading.answered - reading.asked).as_micros() as i64;
         let ahead_us = reading.unix_micros - (ours - took / 2);
-        let keys = count_keys(&mut connection).await?;
         Ok(ProbeReport { facts, reading, ahead_us, marks, keys })
     })
     .await

@@ -73,7 +73,7 @@ impl<D: Dial> Errands<D> {
     }
 
     async fn open(&self, master: MasterId) -> Result<Errand, Failed> {
-        let address = self.electorate.address(master);
+        let address = self.electorate.address(master).ok_or(Failed::Overtaken)?;
         let stream = self.dial.dial(&address).await.map_err(ProbeError::from)?;
         stream.abort_on_close();
         let info = connection_info(&address);

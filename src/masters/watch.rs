@@ -55,10 +55,11 @@ impl MasterWatch {
     pub async fn run(self: Rc<Self>, dial: impl Dial) {
         let mut pauses = Pauses::default();
         loop {
-            let ended = self.look(&dial, &mut || pauses = Pauses::default()).await;
+            let address = self.electorate.somebody_at(self.master).await;
+            let ended = self.look(&dial, &address, &mut || pauses = Pauses::default()).await;
             if let Ended::Lost(error) = ended {
                 // The links log connection problems.
-                let master = self.electorate.address(self.master);
+                let master = self.electorate.name(self.master);
                 tracing::debug!(%master, %error, "cannot look after it");
                 self.electorate.lost_sight(self.master);
             }
@@ -67,17 +68,21 @@ impl MasterWatch {
         }
     }
 
-    async fn look(&self, dial: &impl Dial, answered: &mut impl FnMut()) -> Ended {
-        let address = self.electorate.address(self.master);
-        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&address)).await;
+    async fn look(
+        &self,
+        dial: &impl Dial,
+        address: &MasterAddr,
+        answered: &mut impl FnMut(),
+    ) -> Ended {
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(address)).await;
         let stream = match dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())) {
             Ok(stream) => stream,
             Err(error) => return Ended::Lost(error.into()),
         };
-        let info = connection_info(&address);
+        let info = connection_info(address);
         let looking = probe::over(stream, &info, |mut connection| async {
             connection.set_response_timeout(ANSWER_TIMEOUT);
-            Ok(self.look_again_and_again(connection, &address, answered).await)
+            Ok(self.look_again_and_again(connection, address, answered).await)
         });
         looking.await.unwrap_or_else(Ended::Lost)
     }
@@ -138,7 +143,7 @@ impl MasterWatch {
         if known.bar.is_some() && facts.bar.is_none() {
             marks = marks::look(connection, facts.databases).await?;
         }
-        if self.electorate.address(self.master) != *address {
+        if self.electorate.address(self.master).as_ref() != Some(address) {
             return Ok(Looked::Elsewhere);
         }
         self.electorate.observe(self.master, facts.clone());
@@ -148,7 +153,7 @@ impl MasterWatch {
             marks = marks::look(connection, facts.databases).await?;
         }
         let has_older = has_older.unwrap_or_default();
-        if self.electorate.address(self.master) != *address {
+        if self.electorate.address(self.master).as_ref() != Some(address) {
             return Ok(Looked::Elsewhere);
         }
         self.electorate.looked_at(

@@ -20,7 +20,7 @@ use crate::client::outbox::Order;
 use crate::decision::lease::attempt::Tag;
 use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
-use crate::lua::program::ProgramText as Text;
+use crate::lua::program::{ProgramText as Text, Tells};
 use crate::metrics::QuestionKind;
 use crate::names::slot::Share;
 use crate::resp::reply::Reply;
@@ -240,6 +240,11 @@ pub trait Behaviour: Debug {
 
     /// Returns the messages to publish, now that the reply is known.
     fn messages(&self) -> Vec<Message> {
+        Vec::new()
+    }
+
+    /// Returns what onlookers are told, now that the client gets `reply`, besides these messages.
+    fn told(&self, _on: On<'_>, _reply: &Reply, _tells: Tells) -> Vec<Message> {
         Vec::new()
     }
 

@@ -7,7 +7,9 @@ use super::behaviour::On;
 use super::lease_looks::STAMPED;
 use super::lock_request::LockRequest;
 use super::on_register::Instead;
+use super::program::Message;
 use super::request::{self, Form, Number};
+use super::told::{Done, LeaseEffect};
 use super::verdict::{Others, Trouble};
 use super::{Answers, Asked, Next, Received, Rules, Then};
 use crate::client::outbox::Order;
@@ -15,7 +17,9 @@ use crate::decision::lease::attempt::{self, Attempt, Stored, Tag};
 use crate::decision::lease::claim as decision;
 use crate::decision::lease::claim::{Step, Vote};
 use crate::decision::quorum::{MasterId, MasterSet, turn};
+use crate::lua::LockState;
 use crate::lua::canonical::Canonical;
+use crate::lua::program::Tells;
 use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
@@ -147,8 +151,24 @@ impl Claim {
     }
 
     fn granted(&self, holder: Attempt) -> Reply {
-        let is_ours = self.sent.as_ref().is_some_and(|sent| sent.decision.attempt() == holder);
-        if is_ours { self.replies.granted.clone() } else { self.replies.owned.clone() }
+        if self.is_new(holder) { self.replies.granted.clone() } else { self.replies.owned.clone() }
+    }
+
+    /// Whether the holder is this claim's own attempt: the key was free.
+    fn is_new(&self, holder: Attempt) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.decision.attempt() == holder)
+    }
+
+    /// Returns what it has found and done; `None` if that is unknown.
+    fn done(&self, reply: &Reply) -> Option<Done<'_>> {
+        let holder = self.sent.as_ref().and_then(|sent| sent.decision.holder());
+        let (held, effect) = match holder {
+            Some(holder) if self.is_new(holder) => (LockState::Missing, LeaseEffect::Written),
+            Some(_) => (LockState::Ours, LeaseEffect::Prolonged),
+            None if *reply == self.replies.held => (LockState::Theirs, LeaseEffect::Nothing),
+            None => return None,
+        };
+        Some(Done { held, script: self.replies.script(), effect })
     }
 }
 
@@ -284,6 +304,10 @@ impl Behaviour for Claim {
         let value = attempt::encode(sent.attempt(round).fresh(), &self.token);
         let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
         Some((value, rules.end_of(rules.leases.moment(sent.decision.sent()), ttl_ms)))
+    }
+
+    fn told(&self, on: On<'_>, reply: &Reply, tells: Tells) -> Vec<Message> {
+        self.done(reply).map_or_else(Vec::new, |done| done.told(on, tells))
     }
 
     fn has_changed(&self) -> bool {

@@ -9,14 +9,18 @@ use super::claim::held_as;
 use super::lease_looks::{STAMPED, Shown, longer, vote};
 use super::lock_request::LockRequest;
 use super::on_register::Instead;
+use super::program::Message;
 use super::request::{self, Form};
+use super::told::{Done, LeaseEffect};
 use super::verdict::{Others, Trouble};
 use super::{Asked, Next, Owed, Received, Rules, Then};
 use crate::client::outbox::Order;
 use crate::decision::lease::delete::{Sight, Step, Vote};
 use crate::decision::lease::{attempt, delete as decision};
 use crate::decision::quorum::{MasterId, MasterSet};
+use crate::lua::LockState;
 use crate::lua::canonical::Canonical;
+use crate::lua::program::Tells;
 use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
@@ -139,6 +143,15 @@ impl Behaviour for Delete {
         true
     }
 
+    fn forget(&mut self, masters: MasterSet) -> bool {
+        let Some(sent) = &mut self.sent else { return false };
+        sent.decision.forget(masters);
+        // An untagged value that was deleted there has existed, and a register is read anew.
+        self.missing = self.missing.without(masters);
+        self.ended = self.ended.without(masters);
+        true
+    }
+
     fn instead(&self) -> Option<Instead<'_>> {
         Some(Instead::Delete)
     }
@@ -149,9 +162,11 @@ impl Behaviour for Delete {
         if let Some(sent) = &mut self.sent {
             (sent.voters, sent.since) = (voters, now);
             sent.shown.look_again();
-            return sent.decision.ask(asked.all, at);
+            sent.decision.ask(asked.all, at);
+            return sent.decision.expect_more(asked.may_grow(rules));
         }
-        let decision = decision::Delete::new(rules.terms(asked.patience), asked.all, at);
+        let mut decision = decision::Delete::new(rules.terms(asked.patience), asked.all, at);
+        decision.expect_more(asked.may_grow(rules));
         let shown = Shown::new(MasterSet::EMPTY);
         self.sent = Some(Sent { decision, voters, since: now, shown });
     }
@@ -227,6 +242,12 @@ impl Behaviour for Delete {
         let owed = sent.decision.owed()?;
         let end = rules.end_of_release(sent.since, self.left_ms);
         Some(Owed { attempt: owed.attempt, now: owed.now, later: owed.later, end })
+    }
+
+    fn told(&self, on: On<'_>, reply: &Reply, tells: Tells) -> Vec<Message> {
+        let effect =
+            if *reply == Reply::Int(1) { LeaseEffect::Deleted } else { LeaseEffect::Nothing };
+        Done { held: LockState::Theirs, script: None, effect }.told(on, tells)
     }
 
     fn has_changed(&self) -> bool {

@@ -9,7 +9,9 @@ use super::claim::held_as;
 use super::lease_looks::STAMPED;
 use super::lock_request::LockRequest;
 use super::on_register::Instead;
+use super::program::Message;
 use super::request::{self, Form, Number};
+use super::told::{Done, LeaseEffect};
 use super::verdict::{Others, Trouble};
 use super::{Answers, Asked, Next, Received, Rules, Then};
 use crate::client::outbox::Order;
@@ -17,7 +19,9 @@ use crate::decision::lease::attempt::{self, Tag};
 use crate::decision::lease::extend as decision;
 use crate::decision::lease::extend::{Step, Vote};
 use crate::decision::quorum::{MasterId, MasterSet, turn};
+use crate::lua::LockState;
 use crate::lua::canonical::Canonical;
+use crate::lua::program::Tells;
 use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
@@ -42,8 +46,10 @@ pub struct Extend {
     ttl_ms: i64,
     replies: Answers<Replies>,
     sent: Option<Box<Sent>>,
-    others: usize,
-    missing: usize,
+    /// Masters that hold another token.
+    others: MasterSet,
+    /// Masters without the key.
+    missing: MasterSet,
     /// Masters on which the key is no lease.
     registers: MasterSet,
     trouble: Trouble,
@@ -63,11 +69,12 @@ struct Sent {
 impl Extend {
     /// Creates an extension by `ttl_ms` that has not been sent yet.
     pub fn new(token: Box<[u8]>, ttl_ms: i64, replies: Answers<Replies>) -> Self {
-        let (registers, trouble) = (MasterSet::EMPTY, Trouble::default());
-        Self { token, ttl_ms, replies, sent: None, others: 0, missing: 0, registers, trouble }
+        let (none, trouble) = (MasterSet::EMPTY, Trouble::default());
+        let (others, missing, registers) = (none, none, none);
+        Self { token, ttl_ms, replies, sent: None, others, missing, registers, trouble }
     }
 
-    fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
+    fn vote(&mut self, master: MasterId, answer: Option<&Answer<'_>>) -> Vote {
         match answer {
             Some(Answer::Bulk(_) | Answer::Array(_)) => match held(answer) {
                 Some((tag, None)) => Vote::Extended(tag.attempt),
@@ -75,11 +82,11 @@ impl Extend {
                 None => Vote::Unknown,
             },
             Some(Answer::Int(-2)) => {
-                self.missing += 1;
+                self.missing.insert(master);
                 Vote::Refused
             }
             Some(Answer::Int(-3) | Answer::Simple(STAMPED)) => {
-                self.others += 1;
+                self.others.insert(master);
                 Vote::Refused
             }
             Some(Answer::Error(error)) => {
@@ -104,7 +111,7 @@ impl Extend {
             Step::Refused | Step::Unavailable { .. } if !self.registers.is_empty() => {
                 Next::then(Then::Otherwise)
             }
-            Step::Refused if self.missing > self.others => {
+            Step::Refused if self.missing.len() > self.others.len() => {
                 Next::reply(self.replies.missing.clone())
             }
             Step::Refused => Next::reply(self.replies.other.clone()),
@@ -113,6 +120,21 @@ impl Extend {
                 Next::reply(self.trouble.unavailable(rules, answered, others))
             }
         }
+    }
+
+    /// Returns what it has found and done; `None` if that is unknown.
+    fn done(&self, reply: &Reply) -> Option<Done<'_>> {
+        let Replies { changed, missing, other } = &*self.replies;
+        let (held, effect) = if self.has_changed() && reply == changed {
+            (LockState::Ours, LeaseEffect::Prolonged)
+        } else if reply == missing {
+            (LockState::Missing, LeaseEffect::Nothing)
+        } else if reply == other {
+            (LockState::Theirs, LeaseEffect::Nothing)
+        } else {
+            return None;
+        };
+        Some(Done { held, script: self.replies.script(), effect })
     }
 }
 
@@ -129,6 +151,14 @@ impl Behaviour for Extend {
         true
     }
 
+    fn forget(&mut self, masters: MasterSet) -> bool {
+        let Some(sent) = &mut self.sent else { return false };
+        sent.later.retain(|(master, ..)| !masters.contains(*master));
+        self.others = self.others.without(masters);
+        self.missing = self.missing.without(masters);
+        sent.decision.forget(masters)
+    }
+
     /// Returns the client's request.
     fn wish(&self) -> LockRequest {
         let (token, refused) = (self.token.clone(), self.replies.missing.clone());
@@ -138,16 +168,19 @@ impl Behaviour for Extend {
     fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant) {
         let On { rules, db, key } = on;
         let (at, voters) = (rules.at(now), asked.voters);
-        (self.others, self.missing) = (0, 0);
+        (self.others, self.missing) = (MasterSet::EMPTY, MasterSet::EMPTY);
         if let Some(sent) = &mut self.sent {
             sent.voters = voters;
             sent.later.clear();
-            return sent.decision.ask(asked.all, at);
+            sent.decision.ask(asked.all, at);
+            return sent.decision.expect_more(asked.may_grow(rules));
         }
         // The lease gets a new generation from now on.
         rules.leases.take(db, key, &self.token);
         let freshness = rules.freshness(self.ttl_ms);
-        let decision = decision::Extend::new(rules.terms(asked.patience), freshness, asked.all, at);
+        let terms = rules.terms(asked.patience);
+        let mut decision = decision::Extend::new(terms, freshness, asked.all, at);
+        decision.expect_more(asked.may_grow(rules));
         self.sent = Some(Box::new(Sent {
             decision,
             voters,
@@ -192,7 +225,7 @@ impl Behaviour for Extend {
         if let Some(Answer::Simple(STAMPED)) = answer {
             self.registers.insert(master);
         }
-        let vote = self.vote(answer);
+        let vote = self.vote(master, answer);
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         let now = rules.at(now);
         if sent.decision.told().contains(master) {
@@ -238,6 +271,10 @@ impl Behaviour for Extend {
     fn lease(&self) -> Option<(&[u8], Tag)> {
         let sent = self.sent.as_ref().filter(|sent| sent.done && sent.held != Tag::NONE)?;
         Some((&self.token, sent.held.raised()))
+    }
+
+    fn told(&self, on: On<'_>, reply: &Reply, tells: Tells) -> Vec<Message> {
+        self.done(reply).map_or_else(Vec::new, |done| done.told(on, tells))
     }
 
     fn has_changed(&self) -> bool {

@@ -29,6 +29,7 @@ pub mod rules;
 pub mod settle;
 pub mod settled_read;
 mod streams;
+mod told;
 pub mod value_range;
 pub mod verbatim_read;
 pub mod verdict;
@@ -40,8 +41,10 @@ use std::time::Duration;
 use crate::decision::lease::attempt::Attempt;
 use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::lua;
+use crate::lua::program::Tells;
 use crate::operation::debts::{Debt, OverLease, OwedLease};
 use crate::operation::on_register::ScriptCall;
+use crate::operation::program::Message;
 use crate::operation::request::Form;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
@@ -189,6 +192,13 @@ pub struct Asked {
     pub patience: Duration,
 }
 
+impl Asked {
+    /// Whether members have yet to vote: they are down, or being copied to.
+    pub(crate) fn may_grow(&self, rules: &Rules) -> bool {
+        !rules.quorum.everybody().without(self.voters).is_empty()
+    }
+}
+
 #[cfg(test)]
 impl Asked {
     /// Returns a round to the first `masters` masters, all of which vote.
@@ -286,6 +296,11 @@ impl Operation {
     /// Returns the changed keys with their databases, now that the reply is known.
     pub fn changed_keys(&self, rules: &Rules) -> Vec<(u32, Vec<u8>)> {
         self.kind.changed_keys(self.on(rules))
+    }
+
+    /// Returns what onlookers are told, now that the client gets `reply`.
+    pub fn told(&self, rules: &Rules, reply: &Reply, tells: Tells) -> Vec<Message> {
+        self.kind.told(self.on(rules), reply, tells)
     }
 
     /// Returns the part of a given-back lease that masters may have missed.

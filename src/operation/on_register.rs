@@ -13,9 +13,12 @@ use sha1_smol::Sha1;
 use super::program::{Call, Program, ProgramShape, Rendering};
 use super::request::{self, Number};
 use crate::acl::guard::Guard;
-use crate::lua::program::{ProgramText as Text, ScriptRules};
+use crate::client::onlookers::Onlookers;
+use crate::lua::program::{ProgramText as Text, ScriptRules, Tells};
 use crate::lua::residents::Residents;
-use crate::lua::{Script, library};
+use crate::lua::transactions::Databases;
+use crate::lua::{Deeds, LockState, Script, library};
+use crate::resp::flat;
 use crate::resp::reply::Reply;
 
 /// A client's script call on one key.
@@ -35,6 +38,12 @@ impl ScriptCall {
         let mut encoded = Vec::with_capacity(bytes);
         argv.iter().for_each(|word| request::word(&mut encoded, word));
         Self { script, guard, argv: encoded }
+    }
+
+    /// Returns what the script has done, if its key was `held`.
+    pub(super) fn deeds(&self, held: LockState, key: &[u8]) -> Option<Deeds> {
+        let argv: Vec<_> = flat::elements(&self.argv).filter_map(|word| word.body).collect();
+        Deeds::of(&self.script.text, held, key, &argv)
     }
 }
 
@@ -69,10 +78,16 @@ pub enum RegisterChange {
     Flush,
 }
 
+/// Programs by their script and what they tell.
+type TellingTexts = BTreeMap<(Vec<u8>, Tells), Arc<Text>>;
+
 /// Texts from which programs are built.
 pub struct Texts {
     script_rules: ScriptRules,
     residents: Arc<Residents>,
+    onlookers: Arc<Onlookers>,
+    /// Programs that tell what they do, by their script.
+    telling: RefCell<TellingTexts>,
     take: OnceCell<Arc<Text>>,
     give_back: OnceCell<Arc<Text>>,
     put_off: [OnceCell<Arc<Text>>; 2],
@@ -88,10 +103,16 @@ impl fmt::Debug for Texts {
 
 impl Texts {
     /// Creates the texts with these rules for TTLs; masters keep some of them resident.
-    pub fn new(script_rules: ScriptRules, residents: Arc<Residents>) -> Self {
+    pub fn new(
+        script_rules: ScriptRules,
+        residents: Arc<Residents>,
+        onlookers: Arc<Onlookers>,
+    ) -> Self {
         Self {
             script_rules,
             residents,
+            onlookers,
+            telling: RefCell::default(),
             take: OnceCell::new(),
             give_back: OnceCell::new(),
             put_off: Default::default(),
@@ -137,15 +158,42 @@ impl Texts {
     fn text(&self, instead: &Instead<'_>) -> Arc<Text> {
         match instead {
             Instead::Script(ScriptCall { script, guard: Some(guard), .. }) => {
-                script.guarded_program(self.script_rules, guard)
+                script.guarded_program(self.script_rules(), guard)
             }
             Instead::Script(ScriptCall { script, guard: None, .. }) => {
-                script.program(self.script_rules)
+                script.program(self.script_rules())
             }
+            Instead::Delete if self.tells().is_any() => self.telling(b""),
+            Instead::Take { .. } if self.tells().is_any() => self.telling(TAKE),
+            Instead::GiveBack(_) if self.tells().is_any() => self.telling(GIVE_BACK),
             Instead::Delete => self.residents.transaction(),
             Instead::Take { .. } => self.ours(&self.take, TAKE),
             Instead::GiveBack(_) => self.ours(&self.give_back, GIVE_BACK),
         }
+    }
+
+    /// Returns the rules for the program of a client's script.
+    pub fn script_rules(&self) -> ScriptRules {
+        ScriptRules { tells: self.onlookers.want(), ..self.script_rules }
+    }
+
+    /// Returns what the program of a command tells.
+    fn tells(&self) -> Tells {
+        self.onlookers.want().of_command()
+    }
+
+    /// Returns the program of a command's script that tells what it does; without a text, that of a transaction.
+    fn telling(&self, script: &[u8]) -> Arc<Text> {
+        let tells = self.tells();
+        let script_rules = ScriptRules { tells, ..self.script_rules };
+        let text = || {
+            Arc::new(match script {
+                b"" => Text::transaction(&[], script_rules, None, Databases::One).0,
+                _ => Text::wrap(script, &Sha1::from(script).hexdigest(), script_rules),
+            })
+        };
+        let mut known = self.telling.borrow_mut();
+        Arc::clone(known.entry((script.to_vec(), tells)).or_insert_with(text))
     }
 
     /// Returns the text that extends its keys' lives by `ARGV[1]` milliseconds: all in the selected database, or each
@@ -170,6 +218,9 @@ impl Texts {
     /// Returns the text that runs the named command on its one key, with the command's other words as arguments. It has
     /// less overhead than a transaction.
     pub fn of_command(&self, name: &'static str) -> Arc<Text> {
+        if self.tells().is_any() {
+            return self.telling(&adding(name));
+        }
         let text = || {
             let script = adding(name);
             Arc::new(Text::wrap(&script, &Sha1::from(&script).hexdigest(), self.script_rules))

@@ -6,7 +6,9 @@ use super::claim::held_as;
 use super::lease_looks::{STAMPED, Shown, longer, vote};
 use super::lock_request::LockRequest;
 use super::on_register::Instead;
+use super::program::Message;
 use super::request::{self, Form};
+use super::told::{Done, LeaseEffect};
 use super::verdict::{Others, Trouble};
 use super::{Answers, Asked, Next, Owed, Received, Rules, Then};
 use crate::client::outbox::Order;
@@ -14,7 +16,9 @@ use crate::decision::lease::attempt::{self, Tag};
 use crate::decision::lease::release as decision;
 use crate::decision::lease::release::{Sight, Step};
 use crate::decision::quorum::{MasterId, MasterSet};
+use crate::lua::LockState;
 use crate::lua::canonical::Canonical;
+use crate::lua::program::Tells;
 use crate::metrics::QuestionKind;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
@@ -111,6 +115,21 @@ impl Release {
         let round = sent.decision.round();
         Next::then(Then::Tell(sent.shown.delete(deletes, round, sent.voters)))
     }
+
+    /// Returns what it has found and done; `None` if that is unknown.
+    fn done(&self, reply: &Reply) -> Option<Done<'_>> {
+        let Replies { deleted, missing, other } = &*self.replies;
+        let (held, effect) = if self.has_changed() && reply == deleted {
+            (LockState::Ours, LeaseEffect::Deleted)
+        } else if reply == missing {
+            (LockState::Missing, LeaseEffect::Nothing)
+        } else if reply == other {
+            (LockState::Theirs, LeaseEffect::Nothing)
+        } else {
+            return None;
+        };
+        Some(Done { held, script: self.replies.script(), effect })
+    }
 }
 
 impl Behaviour for Release {
@@ -148,13 +167,15 @@ impl Behaviour for Release {
         if let Some(sent) = &mut self.sent {
             (sent.voters, sent.since) = (voters, now);
             sent.shown.look_again();
-            return sent.decision.ask(asked.all, at);
+            sent.decision.ask(asked.all, at);
+            return sent.decision.expect_more(asked.may_grow(rules));
         }
         let known = rules.leases.take(db, key, &self.token);
-        let decision = match known {
+        let mut decision = match known {
             Some(tag) => decision::Release::known(rules.terms(asked.patience), tag, asked.all, at),
             None => decision::Release::new(rules.terms(asked.patience), asked.all, at),
         };
+        decision.expect_more(asked.may_grow(rules));
         // A known tag needs no look.
         let shown = Shown::new(known.map_or(MasterSet::EMPTY, |_| asked.all));
         let (is_own, since) = (known.is_some(), now);
@@ -239,6 +260,10 @@ impl Behaviour for Release {
         let later = if sent.is_own { MasterSet::EMPTY } else { owed.later };
         let end = rules.end_of_release(sent.since, sent.left_ms);
         Some(Owed { attempt: owed.attempt, now: owed.now, later, end })
+    }
+
+    fn told(&self, on: On<'_>, reply: &Reply, tells: Tells) -> Vec<Message> {
+        self.done(reply).map_or_else(Vec::new, |done| done.told(on, tells))
     }
 
     fn has_changed(&self) -> bool {

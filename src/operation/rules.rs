@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::leases::Leases;
 use super::on_register::Texts;
 use super::register::promises::Registers;
+use crate::client::onlookers::Onlookers;
 use crate::decision::lease::claim::Terms;
 use crate::decision::lease::pad::Pad;
 use crate::decision::quorum::Quorum;
@@ -40,6 +41,8 @@ pub struct Rules {
     pub commands: Arc<ProgramText>,
     /// Texts of programs that replace operations on leases.
     pub texts: Rc<Texts>,
+    /// Who wants to know what operations do.
+    pub onlookers: Arc<Onlookers>,
     /// Keys that the masters serve.
     pub share: Share,
     /// Name of the shard, if there are several.
@@ -65,7 +68,7 @@ impl Rules {
     }
 
     /// Converts `now` for decisions on leases.
-    pub(super) fn at(&self, now: Instant) -> Duration {
+    pub fn at(&self, now: Instant) -> Duration {
         self.leases.at(now)
     }
 
@@ -96,11 +99,12 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 impl Rules {
     /// Returns the rules of three masters.
     pub fn for_tests() -> Self {
-        use crate::lua::program::ScriptRules;
+        use crate::lua::program::{ScriptRules, Tells};
         use crate::lua::residents::Residents;
         let vote_timeout = Duration::from_millis(50);
         let pad = Pad::new(vote_timeout, 0.01);
-        let script_rules = ScriptRules { pad, longest: None, sees_all_keys: true };
+        let script_rules =
+            ScriptRules { pad, longest: None, sees_all_keys: true, tells: Tells::NOTHING };
         Self {
             quorum: Quorum::of(3),
             pad,
@@ -112,7 +116,12 @@ impl Rules {
             leases: Rc::default(),
             registers: Rc::default(),
             commands: crate::lua::transactions::for_tests(),
-            texts: Rc::new(Texts::new(script_rules, Arc::new(Residents::new(3, script_rules)))),
+            texts: Rc::new(Texts::new(
+                script_rules,
+                Arc::new(Residents::new(3, script_rules)),
+                Arc::default(),
+            )),
+            onlookers: Arc::default(),
             share: Share::ALL,
             shard: None,
         }

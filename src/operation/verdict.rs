@@ -166,6 +166,11 @@ pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
     })
 }
 
+/// Returns the error if masters refuse to report changed keys.
+pub fn cannot_track(refusal: &str) -> Reply {
+    Reply::error(format!("CLUSTERDOWN cannot track: a master answered: {refusal}"))
+}
+
 /// Returns the error if a quorum did not answer in time, or gave conflicting answers.
 fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
     let (masters, needed) = (all_masters(rules), rules.quorum.needed());

@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 
 use super::batches::{self, Leavers};
 use super::duplicates::{HeardMessages, SeenMessages};
+use super::expiries::{Expiries, is_expiry, is_notification};
 use super::handover::Journal;
 use super::subscriber::{Subscriber, bytes_of};
 use super::subscription_link::Feed;
@@ -26,10 +27,11 @@ use crate::decision::quorum::{MasterId, MasterSet};
 use crate::engine::Engine;
 use crate::operation::{Rules, envelope, verdict};
 use crate::resp::reply::Reply;
+use crate::time::clock;
 
 /// The subscriptions of one worker.
 pub struct Hub {
-    rules: Rules,
+    rules: Rc<Rules>,
     feeds: Vec<Rc<Feed>>,
     registry: Arc<Registry>,
     topics: RefCell<HashMap<Topic, Subscription>>,
@@ -37,6 +39,8 @@ pub struct Hub {
     seen: RefCell<SeenMessages>,
     /// The messages heard while subscribers move to or from another process.
     journal: RefCell<Journal>,
+    /// The expiries that masters have told of.
+    expiries: RefCell<Expiries>,
     pub(super) leavers: Leavers,
 }
 
@@ -61,12 +65,13 @@ impl Hub {
     /// Returns a hub without subscriptions, whose feeds are not connected.
     pub fn new(engine: &Engine, registry: Arc<Registry>) -> Rc<Self> {
         Rc::new(Self {
-            rules: engine.rules().clone(),
+            rules: engine.rules(),
             feeds: engine.links().iter().map(|link| Feed::new(Rc::clone(link))).collect(),
             registry,
             topics: RefCell::default(),
             seen: RefCell::default(),
             journal: RefCell::default(),
+            expiries: RefCell::default(),
             leavers: Leavers::default(),
         })
     }
@@ -190,13 +195,15 @@ impl Hub {
 
     /// Delivers a message from a master, unless another master has delivered it before. Messages in the proxy's own
     /// channels are not for clients, whose patterns may match them.
-    pub fn message(&self, topic: &Topic, channel: Bytes, payload: Bytes) {
+    pub fn message(&self, master: MasterId, topic: &Topic, channel: Bytes, payload: Bytes) {
         if is_reserved(&channel) {
             return;
         }
         let (stamp, message) = envelope::open(payload);
         if let Some(stamp) = stamp {
             self.seen.borrow_mut().is_new(stamp);
+        } else if is_notification(&channel) && !self.is_told(master, topic, &channel, &message) {
+            return;
         }
         let mut topics = self.topics.borrow_mut();
         let Some(subscription) = topics.get_mut(topic) else { return };
@@ -207,6 +214,15 @@ impl Hub {
         self.journal.borrow_mut().note(topic, stamp, &frame);
         let subscribers = subscription.subscribers.values();
         subscribers.for_each(|subscriber| subscriber.hears(topic, stamp, &frame));
+    }
+
+    /// Whether subscribers hear of a keyspace notification of this master.
+    fn is_told(&self, master: MasterId, topic: &Topic, channel: &Bytes, message: &Bytes) -> bool {
+        let classes = self.rules.onlookers.events();
+        let said = (topic.clone(), channel.clone(), message.clone());
+        let (quorum, now) = (self.rules.quorum, self.rules.at(clock::now()));
+        is_expiry(channel, message, classes)
+            && self.expiries.borrow_mut().said(said, master, quorum, now)
     }
 
     /// Ends the journal, once no subscriber moves any more.
@@ -278,7 +294,8 @@ impl Hub {
     /// that confirms nothing for the vote timeout; that master confirms later.
     pub fn caught_up(&self) -> impl Future<Output = ()> + use<> {
         let patience = self.rules.vote_timeout;
-        let feeds: Vec<_> = self.feeds.iter().map(|feed| feed.caught_up(patience)).collect();
+        let feeds = self.feeds.iter().filter(|feed| feed.has_master());
+        let feeds: Vec<_> = feeds.map(|feed| feed.caught_up(patience)).collect();
         join_all(feeds).map(|_| ())
     }
 

@@ -10,6 +10,7 @@
 //! * [`hub`]: the subscriptions of one worker; [`subscriber`]: those of one session;
 //! * [`duplicates`]: drops copies of a message, pure; the [envelope](crate::operation::envelope) distinguishes copies
 //!   from another message with the same text;
+//! * [`expiries`]: tells of expired keys once, pure;
 //! * [`batches`]: requests with many topics, over several turns of the event loop;
 //! * [`handover`]: subscribers that move to another process without losing a message;
 //! * [`subscription_link`]: the connections that listen. They are separate from the links that vote, as a burst of
@@ -17,6 +18,7 @@
 
 pub mod batches;
 pub mod duplicates;
+pub mod expiries;
 pub mod handover;
 pub mod hub;
 pub mod subscriber;

@@ -123,6 +123,11 @@ impl Feed {
         self.link.master()
     }
 
+    /// Whether there is a master at this place of the list.
+    pub fn has_master(&self) -> bool {
+        self.link.address().is_some()
+    }
+
     /// Subscribes to `topic`, now or as soon as there is a connection.
     pub fn subscribe(&self, topic: &Topic) {
         self.wanted.notify_one();
@@ -190,7 +195,7 @@ impl Feed {
 
     /// Runs one connection, from its beginning to its end.
     async fn once(&self, dial: &impl Dial, hub: &Rc<Hub>) -> Down {
-        let address = self.link.address();
+        let address = self.link.somebody().await;
         let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&address)).await;
         let connection = match dialled {
             Ok(Ok(stream)) => Connection::from(stream),
@@ -240,7 +245,7 @@ impl Feed {
 
     /// Logs a warning if only the feed of a master is down. If the master is down, its link reports that.
     fn report(&self, down: &Down, state: &mut State) {
-        let (why, master) = (down.to_string(), self.link.address());
+        let (why, master) = (down.to_string(), self.link.name());
         if self.link.is_up() && state.last_error.as_ref() != Some(&why) {
             tracing::warn!(%master, "cannot receive messages published on this master: {why}");
             state.last_error = Some(why);
@@ -259,7 +264,7 @@ impl Feed {
             if state.silence.lasts_too_long(owes) {
                 return Down::Silent;
             }
-            if self.link.address() != *address {
+            if self.link.address().as_ref() != Some(address) {
                 return Down::Replaced;
             }
             if !owes {
@@ -314,7 +319,7 @@ impl Feed {
             reader.taken(len);
             match frame {
                 Frame::Message { topic, channel, payload } => {
-                    hub.message(&topic, channel, payload);
+                    hub.message(self.master(), &topic, channel, payload);
                 }
                 Frame::Answer(answer) => self.answered(answer, hub)?,
             }

@@ -105,9 +105,9 @@ pub fn split_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// Returns the frames in a complete array.
+/// Returns the frames in a complete array or push.
 pub fn items(array: &[u8]) -> Option<Vec<&[u8]>> {
-    let header = elements(array).next().filter(|header| header.marker == b'*')?;
+    let header = elements(array).next().filter(|header| matches!(header.marker, b'*' | b'>'))?;
     let mut rest = &array[header.bytes.len()..];
     let mut items = Vec::new();
     for _ in 0..header.children().ok()? {

@@ -22,6 +22,7 @@ use crate::command::transaction::{self, Planning};
 use crate::command::{self, Action};
 use crate::context::caller::Caller;
 use crate::context::subscriptions::SubscriptionChange;
+use crate::context::tracking;
 use crate::context::transaction::Transaction;
 use crate::context::waiting::BlockingWait;
 use crate::engine::sequential::{Aside, Asking};
@@ -85,6 +86,7 @@ impl Dialogue {
         if !matches!(action, Action::Start(_)) {
             self.start_begun();
         }
+        let is_of_data = matches!(action, Action::Pass(_) | Action::Share { .. });
         let is_done = match action {
             Action::Later => false,
             Action::Rest(until) => {
@@ -123,6 +125,10 @@ impl Dialogue {
                 self.run_alone(|target| storing.run(engine, target))
             }
             Action::KillScripts => self.kill_scripts(),
+            Action::Track(tracked) => {
+                let home = Rc::clone(&self.caller.home);
+                self.run_alone(|target| tracking::begun(home, tracked, target))
+            }
             Action::Monitor => {
                 self.monitor();
                 true
@@ -137,6 +143,9 @@ impl Dialogue {
             }
         };
         if is_done {
+            if !is_of_data {
+                self.caller.note_reads(args);
+            }
             self.caller.libraries.take();
             self.caller.holding = None;
         } else if let Some(before) = before {
@@ -189,6 +198,7 @@ impl Dialogue {
         }
         let silent = self.caller.is_silent();
         let target = self.caller.outbox.reserve(ticket, silent);
+        self.caller.note_own_change(&operation, &target);
         if operation.kind.has_own_part() {
             self.caller.outbox.executes();
         }
@@ -274,13 +284,17 @@ impl Dialogue {
         let worker = Rc::clone(&self.caller.worker);
         let withdrawal = self.suspend(&mut waiting, args);
         let asking = self.asking();
-        self.run_alone(|target| waiting.run(worker, asking, withdrawal, target))
+        let waits = self.run_alone(|target| waiting.run(worker, asking, withdrawal, target));
+        if waits {
+            self.caller.outbox.blocks();
+        }
+        waits
     }
 
     fn kill_scripts(&mut self) -> bool {
         let clusters = self.caller.home.clusters();
-        let masters =
-            clusters.flat_map(|worker| worker.engine().electorate().addresses()).collect();
+        let masters = clusters.flat_map(|worker| worker.engine().electorate().addresses());
+        let masters = masters.map(|(_, address)| address).collect();
         let network = self.caller.worker.network().clone();
         self.run_alone(|target| async { target.deliver(kill_scripts(network, masters).await) })
     }
@@ -305,6 +319,7 @@ impl Dialogue {
             let Some(operation) = self.parts.pop_front() else { return };
             let ticket = self.caller.ticket(&operation, operation.key.len());
             let target = self.caller.outbox.reserve_part(ticket);
+            self.caller.note_own_change(&operation, &target);
             self.caller.worker.engine().start(operation, ticket.key, target);
         }
     }

@@ -62,6 +62,9 @@ impl<S: Portable> Session<S> {
         let is_resp3 = state.client.words.resp == 3;
         let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
         session.dialogue.caller.outbox.set_protocol(protocol);
+        if let Some(options) = state.tracking.clone() {
+            session.dialogue.caller.resume_tracking(options);
+        }
         session.pending.extend_from_slice(unread);
         session.dialogue.waited = Duration::from_millis(state.waited_ms);
         session.dialogue.caller.attempts = Attempts::after(state.failed_logins);
@@ -192,6 +195,7 @@ impl Dialogue {
             authenticated: self.caller.login.is_authenticated(),
             silent: self.caller.replies == ReplyMode::Off,
             monitor: self.caller.client.is_monitor(),
+            tracking: self.caller.tracked().map(|tracked| tracked.options().clone()),
             topics: subscriber.map(|subscriber| subscriber.topics()).unwrap_or_default(),
             has_heard: heard.unwrap_or_default(),
             waited_ms: self.waited.as_millis() as u64,

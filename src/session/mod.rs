@@ -109,6 +109,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
         if session.dialogue.caller.outbox.is_looked_for() && !session.is_client_there() {
             return Poll::Ready(());
         }
+        if session.dialogue.caller.client.has_mail() {
+            session.dialogue.caller.take_mail();
+        }
         let mut time = TimeSlice::default();
         if !session.pending.is_empty() || session.dialogue.caller.outbox.may_make() {
             time.begin(clock::now());

@@ -92,21 +92,28 @@ pub enum ShownClock {
 impl Clocks {
     /// Creates clocks that have not been read yet. `drift` is the largest difference in rate between two clocks.
     /// `patience` is the time to wait for enough of them to compare with other proxies' notes.
-    pub fn new(quorum: Quorum, drift: f64, patience: Duration) -> Self {
+    ///
+    /// There is room for as many as `places`.
+    pub fn new(quorum: Quorum, places: usize, drift: f64, patience: Duration) -> Self {
         let drift_ppm = (drift * 1_000_000.0) as i64;
-        let (clocks, begun) = (vec![None; quorum.masters()], vec![0; quorum.masters()]);
+        let (clocks, begun) = (vec![None; places], vec![0; places]);
         let patience_us = i64::try_from(patience.as_micros()).unwrap_or(i64::MAX);
         Self {
             quorum,
             drift_ppm,
             clocks,
             begun,
-            whose: vec![None; quorum.masters()],
-            past: Past::new(quorum, patience_us),
+            whose: vec![None; places],
+            past: Past::new(places, patience_us),
             lost: MasterSet::EMPTY,
             suspicion: None,
             epoch: 0,
         }
+    }
+
+    /// Has a quorum of these seats decide from now on which clocks were set.
+    pub fn count_by(&mut self, quorum: Quorum) {
+        self.quorum = quorum;
     }
 
     /// Returns a master's clock, or none until all clocks have been compared with the notes about them.
@@ -266,7 +273,7 @@ mod tests {
     const SECOND_US: i64 = 1_000_000;
 
     fn clocks() -> Clocks {
-        Clocks::new(Quorum::of(3), 0.01, Duration::from_secs(60))
+        Clocks::new(Quorum::of(3), 3, 0.01, Duration::from_secs(60))
     }
 
     /// Reads the clocks of three masters once a second. `off_ms` returns each clock's offset, by master and second.

@@ -113,6 +113,11 @@ impl Worker {
             tokio::task::spawn_local(lane.run(dial.clone(), Rc::clone(&link)));
             tokio::task::spawn_local(chores::heartbeats(link, Rc::clone(&self.engine)));
         }
+        for feed in self.tracker.feeds() {
+            let tracker = Rc::clone(&self.tracker);
+            tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), tracker));
+        }
+        tokio::task::spawn_local(Rc::clone(&self.tracker).keep_time());
         tokio::task::spawn_local(chores::starts(Rc::clone(&self.engine)));
         tokio::task::spawn_local(chores::moves(Rc::clone(&self.engine)));
         tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
@@ -152,7 +157,8 @@ impl Worker {
     async fn first_contact(&self) {
         let tried = async {
             let engine = &self.engine;
-            let all_tried = || engine.links().iter().all(|link| link.was_tried());
+            let all_tried =
+                || engine.links().iter().all(|link| link.was_tried() || link.address().is_none());
             let votes = || engine.rules().quorum.reached_by(engine.voters());
             let waits = || engine.electorate().why_it_waits().is_some();
             let is_late = || self.uptime() >= TRIAL;

@@ -112,6 +112,46 @@ async fn a_guesser_begins_anew_in_another_process() {
     assert!(guesser.reply().await.is_error("WRONGPASS"), "it is answered all the same");
 }
 
+/// What changes while a client moves is told to nobody, so it drops everything.
+#[tokio::test]
+async fn a_client_that_caches_is_told_to_drop_everything_and_goes_on_caching() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut pair = Pair::start(&[]);
+    let mut listener = Raw::connect_resp3(pair.address()).await;
+    let Reply::Int(id) = listener.ask(&words("CLIENT ID")).await else { panic!("no id") };
+    let mut client = Raw::connect_resp3(pair.address()).await;
+    assert_eq!(client.ask(&words("CLIENT TRACKING ON OPTOUT NOLOOP")).await, Reply::ok());
+    client.ask(&words("GET key")).await;
+    let mut redirecting = Raw::connect(pair.address()).await;
+    let on = format!("CLIENT TRACKING ON REDIRECT {id}");
+    assert_eq!(redirecting.ask(&words(&on)).await, Reply::ok());
+    let before = pair.upgrade(&[]);
+    assert_eq!(before.ended().code(), Some(0));
+    let push = |what| Reply::Array(vec![Reply::bulk("invalidate"), what]);
+    assert_eq!(client.reply().await, push(Reply::Nil));
+    assert_eq!(listener.reply().await, push(Reply::Nil));
+    let flags = ["on", "optout", "noloop"].map(Reply::bulk).to_vec();
+    let info = client.ask(&words("CLIENT TRACKINGINFO")).await;
+    assert_eq!(info.field("flags"), Some(Reply::Array(flags)));
+    assert_eq!(redirecting.ask(&words("CLIENT GETREDIR")).await, Reply::Int(id));
+    // Replies are to be dropped until all masters report to the new process.
+    let pong = Reply::Simple("PONG".to_owned());
+    loop {
+        client.send(&encode(&["GET", "key"])).await;
+        client.send(&encode(&["PING"])).await;
+        client.reply().await;
+        if client.reply().await == pong {
+            break;
+        }
+        while client.reply().await != pong {}
+    }
+    let mut writer = Raw::connect(pair.address()).await;
+    writer.ask(&words("INCR key")).await;
+    assert_eq!(client.reply().await, push(Reply::Array(vec![Reply::bulk("key")])));
+}
+
 /// The new process looks up each client's user among its own users.
 #[tokio::test]
 async fn users_are_who_they_were_by_the_rules_that_count_now() {

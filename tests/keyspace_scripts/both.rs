@@ -16,7 +16,7 @@ use redlock_proxy::decision::keyspace::slot::{
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
-use redlock_proxy::lua::program::{ProgramText, ScriptRules};
+use redlock_proxy::lua::program::{ProgramText, ScriptRules, Tells};
 use redlock_proxy::operation::register::answer::{self, Said};
 use redlock_proxy::operation::register::{Content, Job, Lease, Place, RegisterReply, ask, stamp};
 
@@ -392,8 +392,12 @@ impl Both {
     }
 
     fn program(&mut self, lua: &'static str) -> Arc<ProgramText> {
-        let script_rules =
-            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+        let script_rules = ScriptRules {
+            pad: Pad::new(Duration::ZERO, 0.0),
+            longest: None,
+            sees_all_keys: true,
+            tells: Tells::NOTHING,
+        };
         let wrap = || Arc::new(ProgramText::wrap(lua.as_bytes(), "sha", script_rules));
         Arc::clone(self.programs.entry(lua).or_insert_with(wrap))
     }

@@ -13,7 +13,7 @@ use redlock_proxy::decision::keyspace::proposer::Outcome;
 use redlock_proxy::decision::keyspace::slot::Basis;
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
-use redlock_proxy::lua::program::{ProgramText, ScriptRules};
+use redlock_proxy::lua::program::{ProgramText, ScriptRules, Tells};
 use redlock_proxy::names::slot::Share;
 use redlock_proxy::operation::register::ask::RequestWords;
 use redlock_proxy::operation::register::run::{Run, RunStep, RunWorker, Token};
@@ -263,8 +263,12 @@ async fn programs_of_many_clients_run_once_and_in_one_order() {
     eprintln!("KEYSPACE_SEED={seed}");
     let mut rng = Rng::with_seed(seed);
     let masters: Vec<_> = (0..MASTERS).map(|_| Master::start()).collect();
-    let script_rules =
-        ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+    let script_rules = ScriptRules {
+        pad: Pad::new(Duration::ZERO, 0.0),
+        longest: None,
+        sees_all_keys: true,
+        tells: Tells::NOTHING,
+    };
     let program = |lua: &str| Arc::new(ProgramText::wrap(lua.as_bytes(), "sha", script_rules));
     let world = Rc::new(World {
         addresses: masters.iter().map(Master::address).collect(),

@@ -8,7 +8,7 @@ use redlock_proxy::decision::keyspace::proposer::Request;
 use redlock_proxy::decision::keyspace::slot::{Apply, Basis};
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::lua::program::{ProgramText, ScriptRules};
+use redlock_proxy::lua::program::{ProgramText, ScriptRules, Tells};
 use redlock_proxy::operation::register::answer::{Said, said};
 use redlock_proxy::operation::register::{Job, Place, ask};
 
@@ -23,8 +23,12 @@ pub(crate) async fn start() -> (Master, Raw) {
 
 /// Wraps a script without padding its times to live.
 pub(crate) fn wrap(text: &str) -> Arc<ProgramText> {
-    let script_rules =
-        ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+    let script_rules = ScriptRules {
+        pad: Pad::new(Duration::ZERO, 0.0),
+        longest: None,
+        sees_all_keys: true,
+        tells: Tells::NOTHING,
+    };
     Arc::new(ProgramText::wrap(text.as_bytes(), "sha", script_rules))
 }
 

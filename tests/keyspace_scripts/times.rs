@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlock_proxy::decision::keyspace::proposer::MasterAnswer;
 use redlock_proxy::decision::lease::pad::Pad;
-use redlock_proxy::lua::program::{ProgramText, ScriptRules};
+use redlock_proxy::lua::program::{ProgramText, ScriptRules, Tells};
 use redlock_proxy::operation::register;
 use redlock_proxy::operation::register::answer::Said;
 
@@ -73,6 +73,7 @@ async fn times_to_live_of_one_key_are_those_of_any() {
             pad: Pad::new(Duration::ZERO, 0.0),
             longest: None,
             sees_all_keys: true,
+            tells: Tells::NOTHING,
         },
     };
     for (vote_timeout, drift) in [(0, 0.0), (3, 0.5), (50, 0.01)] {
@@ -81,6 +82,7 @@ async fn times_to_live_of_one_key_are_those_of_any() {
             pad,
             longest: Some(Duration::from_secs(1_000_000_000)),
             sees_all_keys: true,
+            tells: Tells::NOTHING,
         };
         for (name, ttl) in
             ["pexpire", "expire"].into_iter().flat_map(|it| TIMES.map(|ttl| (it, ttl)))

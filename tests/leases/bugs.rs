@@ -28,6 +28,8 @@ pub(crate) enum Bug {
     NoProof,
     /// Answers count under any roster version.
     AnyVersion,
+    /// Operations go on with the answers of masters that have gone out since.
+    GoneStillCount,
     /// A master that receives a merger of two attempts gets the tag of one of them.
     NobodysTagIsOneOfThem,
     /// Releases compare the token, not the attempt.

@@ -22,6 +22,8 @@ pub(crate) const REFUSED: Event = ("a claim is refused", |_, state| state.seen.h
 pub(crate) const AFRESH: Event = ("a late claim is made afresh", |_, state| state.seen.afresh);
 pub(crate) const EXTENDED: Event = ("a lease is extended", |_, state| state.seen.extended);
 pub(crate) const ADMITTED: Event = ("a master is admitted", |_, state| state.seen.admitted);
+pub(crate) const WENT_ON: Event =
+    ("an operation forgets the answer of a master", |_, state| state.seen.went_on);
 pub(crate) const RELEASED: Event = ("a lease is released", |_, state| !state.released.is_empty());
 pub(crate) const DELETED: Event = ("a lease is deleted", |_, state| state.seen.deleted);
 pub(crate) const SHARED: Event = ("a client finds its own token", |_, state| {
@@ -163,8 +165,9 @@ fn tick(state: &mut State) {
 
 fn forget(state: &mut State, index: usize) {
     state.forgets += 1;
+    let born = state.masters[index].born;
     state.masters[index] =
-        Master { key: None, mark: None, is_out: false, forgot: true, touched: true };
+        Master { key: None, mark: None, born, is_out: false, forgot: true, touched: true };
 }
 
 /// Whether two clients hold the lease. Clients with equal tokens may share it if one of them asked

@@ -18,7 +18,9 @@ impl World {
         let answer = self.obey(state, master, request);
         self.note_end(state, request, answer);
         if let (Some(answer), Some(flight)) = (answer, request.flight) {
-            let reply = Reply { flight, round: request.round, answer };
+            let Master { mark, born, .. } = state.masters[master];
+            let proof = mark.map(|version| (version, born));
+            let reply = Reply { flight, round: request.round, answer, proof };
             state.links[proxy][master].replies.push_back(reply);
         }
     }
@@ -50,11 +52,7 @@ impl World {
         let now = state.now;
         let master = &mut state.masters[index];
         master.touched = true;
-        let proven = match master.mark {
-            _ if self.has(Bug::NoProof) => true,
-            mark if self.has(Bug::AnyVersion) => mark.is_some(),
-            mark => mark == Some(request.version),
-        };
+        let proven = master.mark.is_some() || self.has(Bug::NoProof);
         let answer = self.run(&mut master.key, request.command, now)?;
         Some(if proven { answer } else { unknown(answer) })
     }
@@ -126,7 +124,8 @@ impl World {
             Some((request.flight?, request.round, unanswered(request.command)?))
         });
         for (flight, round, answer) in unheard.chain(unasked).collect::<Vec<_>>() {
-            self.hear(state, master, Reply { flight, round, answer: unknown(answer) });
+            let answer = unknown(answer);
+            self.hear(state, master, Reply { flight, round, answer, proof: None });
         }
     }
 
@@ -142,6 +141,7 @@ impl World {
             state.masters[index].key = Some(if agree { longest } else { nobodys });
         }
         state.masters[index].is_out = false;
+        state.masters[index].born = state.roster + 1;
         state.seen.admitted = true;
         self.raise(state);
         state.masters[index].mark = Some(state.roster);
@@ -157,6 +157,9 @@ impl World {
         for master in &mut state.masters {
             master.mark = master.mark.map(|_| state.roster);
         }
+        let born =
+            |index: usize| Some(state.masters[index].born).filter(|_| !state.masters[index].is_out);
+        state.rosters.push(std::array::from_fn(born));
     }
 }
 
@@ -175,7 +178,7 @@ fn is_owed(command: Command) -> bool {
     matches!(command, Command::TakeBack(..) | Command::Deliver(_) | Command::DeleteToken(_))
 }
 
-fn unknown(answer: Answer) -> Answer {
+pub(crate) fn unknown(answer: Answer) -> Answer {
     match answer {
         Answer::Claim(attempt, _) => Answer::Claim(attempt, claim::Vote::Unknown),
         Answer::Extend(..) => Answer::Extend(extend::Vote::Unknown, None),

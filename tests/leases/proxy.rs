@@ -11,6 +11,7 @@ use redlock_proxy::decision::lease::{claim, extend, release};
 use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 
 use crate::bugs::Bug;
+use crate::network::unknown;
 use crate::world::*;
 
 /// Longer than any history of the model, in ticks.
@@ -61,6 +62,8 @@ impl World {
             before: Vec::new(),
             found: Vec::new(),
             later: Vec::new(),
+            counted: [None; MASTERS],
+            term: 0,
             shown: Vec::new(),
         };
         let flight = match job {
@@ -150,6 +153,11 @@ impl World {
             self.shorten_straggler(state, master, reply);
             return self.shown_after_answer(state, master, reply);
         };
+        let reply = if self.counts(state, index, master, reply.proof) {
+            reply
+        } else {
+            Reply { answer: unknown(reply.answer), ..reply }
+        };
         let id = MasterId::new(master);
         let flight = &mut state.flights[index];
         match (&mut flight.operation, reply.answer) {
@@ -205,6 +213,41 @@ impl World {
         }
     }
 
+    /// Counts an answer together with those before it, as [`Poll`] does: an operation forgets those of masters that have
+    /// gone out since, or does without the new one.
+    ///
+    /// [`Poll`]: redlock_proxy::decision::roster::poll::Poll
+    fn counts(
+        &self,
+        state: &mut State,
+        index: usize,
+        master: usize,
+        proof: Option<(u8, u8)>,
+    ) -> bool {
+        let Some((version, born)) = proof else { return self.has(Bug::NoProof) };
+        if self.has(Bug::AnyVersion) {
+            return true;
+        }
+        let flight = &mut state.flights[index];
+        let term = flight.term.max(version);
+        let roster = state.rosters[usize::from(term)];
+        if roster[master] != Some(born) {
+            return false;
+        }
+        let is_gone = |at: &usize| flight.counted[*at].is_some_and(|it| roster[*at] != Some(it));
+        let gone: Vec<usize> = (0..MASTERS).filter(is_gone).collect();
+        if !gone.is_empty() {
+            let masters = gone.iter().copied().map(MasterId::new).collect();
+            if !self.has(Bug::GoneStillCount) && !flight.operation.forget(masters) {
+                return false;
+            }
+            state.seen.went_on = true;
+        }
+        gone.iter().for_each(|at| flight.counted[*at] = None);
+        (flight.term, flight.counted[master]) = (term, Some(born));
+        true
+    }
+
     pub(crate) fn notice_deadline(&self, state: &mut State, id: FlightId) {
         let Some(index) = state.position(id) else { return };
         let flight = &mut state.flights[index];
@@ -237,6 +280,7 @@ impl World {
         flight.round += 1;
         flight.yes = 0;
         let attempt = attempt(flight.proxy, flight.id, flight.round);
+        flight.counted = [None; MASTERS];
         if let Operation::Claim(claim) = &mut flight.operation {
             claim.ask(attempt, everybody(), now);
         }
@@ -287,6 +331,7 @@ impl World {
             extend::Step::Afresh => {
                 let now = state.time();
                 state.flights[index].later.clear();
+                state.flights[index].counted = [None; MASTERS];
                 if let Operation::Extend(extend) = &mut state.flights[index].operation {
                     extend.ask(everybody(), now);
                 }

@@ -10,7 +10,7 @@ use redlock_proxy::decision::lease::delete::{self, Delete};
 use redlock_proxy::decision::lease::extend::Extend;
 use redlock_proxy::decision::lease::release::Release;
 use redlock_proxy::decision::lease::{claim, extend, release};
-use redlock_proxy::decision::quorum::Quorum;
+use redlock_proxy::decision::quorum::{MasterSet, Quorum};
 
 use crate::bugs::Bug;
 
@@ -94,6 +94,8 @@ pub(crate) struct State {
     pub(crate) later: Vec<Later>,
     /// Version under which proxies send.
     pub(crate) roster: u8,
+    /// Incarnation of each member in each version; `None` if it is out.
+    pub(crate) rosters: Vec<[Option<u8>; MASTERS]>,
     pub(crate) cuts: u8,
     pub(crate) forgets: u8,
     /// Attempts that were granted and not released since.
@@ -123,6 +125,7 @@ pub(crate) struct Seen {
     pub(crate) extended: bool,
     pub(crate) deleted: bool,
     pub(crate) admitted: bool,
+    pub(crate) went_on: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +133,8 @@ pub(crate) struct Master {
     pub(crate) key: Option<MasterLease<u8>>,
     /// Roster version in its mark; `None` if it has forgotten.
     pub(crate) mark: Option<u8>,
+    /// Version that admitted it, which names its incarnation.
+    pub(crate) born: u8,
     /// Whether the roster has put it out.
     pub(crate) is_out: bool,
     /// Whether it ever forgot.
@@ -206,6 +211,10 @@ pub(crate) struct Flight {
     pub(crate) found: Vec<(usize, Attempt)>,
     /// Values that an extension has left on masters where they end later than the client wants.
     pub(crate) later: Vec<(usize, Tag, u64)>,
+    /// Incarnations of the masters whose answers count in this poll.
+    pub(crate) counted: [Option<u8>; MASTERS],
+    /// Newest roster version that an answer has proved.
+    pub(crate) term: u8,
     /// Values that masters showed to a deletion; only planted bugs use it.
     pub(crate) shown: Vec<(usize, Option<Tag>)>,
 }
@@ -219,6 +228,17 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// Forgets the answers of masters. Returns whether the operation goes on without them.
+    pub(crate) fn forget(&mut self, masters: MasterSet) -> bool {
+        match self {
+            Self::Claim(_) => return false,
+            Self::Extend(extend) => return extend.forget(masters),
+            Self::Release(release) => release.forget(masters),
+            Self::Delete(delete) => delete.forget(masters),
+        }
+        true
+    }
+
     pub(crate) fn deadline(&self) -> Option<Duration> {
         match self {
             Self::Claim(claim) => claim.deadline(),
@@ -244,8 +264,6 @@ pub(crate) struct Request {
     /// Flight that waits for the answer.
     pub(crate) flight: Option<FlightId>,
     pub(crate) round: u8,
-    /// Roster version under which it was sent.
-    pub(crate) version: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -287,6 +305,8 @@ pub(crate) struct Reply {
     pub(crate) flight: FlightId,
     pub(crate) round: u8,
     pub(crate) answer: Answer,
+    /// Roster version and incarnation that the master has proved.
+    pub(crate) proof: Option<(u8, u8)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -357,8 +377,14 @@ impl World {
     }
 
     pub(crate) fn start(&self) -> State {
-        let master =
-            Master { key: None, mark: Some(0), is_out: false, forgot: false, touched: false };
+        let master = Master {
+            key: None,
+            mark: Some(0),
+            born: 0,
+            is_out: false,
+            forgot: false,
+            touched: false,
+        };
         let state = State {
             now: 0,
             masters: std::array::from_fn(|_| master.clone()),
@@ -367,6 +393,7 @@ impl World {
             flights: Vec::new(),
             later: Vec::new(),
             roster: 0,
+            rosters: vec![[Some(0); MASTERS]],
             cuts: 0,
             forgets: 0,
             live: Vec::new(),
@@ -429,7 +456,7 @@ impl State {
         to: Option<(FlightId, u8)>,
     ) {
         let (flight, round) = to.map_or((None, 0), |(flight, round)| (Some(flight), round));
-        let request = Request { command, flight, round, version: self.roster };
+        let request = Request { command, flight, round };
         self.links[proxy][master].requests.push_back(request);
     }
 }

@@ -1,6 +1,6 @@
 //! Small worlds, each around one kind of trouble.
 
-use crate::model::{ADMITTED, AFRESH, DELETED, EXTENDED, REFUSED, RELEASED, SHARED};
+use crate::model::{ADMITTED, AFRESH, DELETED, EXTENDED, REFUSED, RELEASED, SHARED, WENT_ON};
 use crate::world::{Event, Job, World};
 
 use Job::{Acquire, Claim, Delete, Extend, Release, Shorten};
@@ -243,7 +243,14 @@ pub(crate) fn delete_here_with_lost_connection() -> World {
 /// A lease is deleted while a master forgets and is admitted again.
 pub(crate) fn delete_and_forget() -> World {
     let world = World { forgets: 1, hasty: false, ..delete_and_claim() };
-    reaching(&[ADMITTED, DELETED], world)
+    reaching(&[ADMITTED, DELETED, WENT_ON], world)
+}
+
+/// A lease is prolonged while a master forgets and is admitted again.
+pub(crate) fn extend_and_forget() -> World {
+    let world = World::new(&[&[Extend(0)], &[Claim(1)]]);
+    let world = World { forgets: 1, hasty: false, rounds: 0, begins_held: true, end: 2, ..world };
+    reaching(&[ADMITTED, EXTENDED, WENT_ON], world)
 }
 
 /// A lease is deleted while another client wants it.

@@ -324,7 +324,7 @@ impl State {
     fn must_move(&self, index: usize) -> bool {
         let (roster, shown) = (&self.proxies[index].roster, self.shown(index));
         let list: Vec<_> = (0..MASTERS).map(|at| address(self.proxies[index].reach(at))).collect();
-        moves(roster, &list, &shown, &seats()) == [(MasterId::new(LAST), &*address(NEW))]
+        moves(roster, &list, &shown, &seats()) == [(MasterId::new(LAST), Some(&*address(NEW)))]
     }
 
     /// Reads a page of a source for the master being copied to. The proof is read with it.

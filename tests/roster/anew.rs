@@ -58,7 +58,7 @@ struct State {
 enum Volume {
     #[default]
     NotSaved,
-    Saved(Master),
+    Saved(Box<Master>),
     Restored,
 }
 
@@ -295,7 +295,7 @@ impl Model for World {
                 }
             }
             Action::Save if state.volume == Volume::NotSaved => {
-                state.volume = Volume::Saved(state.masters[SAVED].clone());
+                state.volume = Volume::Saved(Box::new(state.masters[SAVED].clone()));
             }
             Action::Save => return None,
             Action::Restore => {
@@ -304,7 +304,7 @@ impl Model for World {
                     return None;
                 };
                 let starts = state.masters[SAVED].starts + 1;
-                state.masters[SAVED] = Master { starts, ..master };
+                state.masters[SAVED] = Master { starts, ..*master };
             }
         }
         (state != *before).then_some(state)

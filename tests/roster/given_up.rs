@@ -130,7 +130,7 @@ impl World {
     fn learn(&self, state: &mut State, is_calm: bool) -> bool {
         let held = state.held();
         let held: Vec<&Accepted> = held.iter().collect();
-        match learning::lesson(&state.known, Quorum::of(MASTERS), &held) {
+        match learning::lesson(&state.known, &held) {
             None => false,
             Some(Lesson::TakeOver(decided)) => {
                 let is_news = state.knows(&decided.value);
@@ -263,7 +263,7 @@ impl State {
     fn note_decided(&mut self) {
         let held = self.held();
         let held: Vec<&Accepted> = held.iter().collect();
-        let newest = learning::newest(Quorum::of(MASTERS), &held);
+        let newest = learning::newest(&held);
         let decided = newest.filter(|newest| newest.is_decided);
         let losses = decided.map_or(0, |decided| decided.state.value.losses);
         self.decided = self.decided.max(losses);

@@ -18,6 +18,7 @@ mod anew;
 mod founding;
 mod given_up;
 mod register;
+mod resizing;
 mod shards;
 #[path = "../specification/mod.rs"]
 mod specification;

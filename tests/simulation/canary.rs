@@ -28,14 +28,14 @@ pub async fn sing(world: Rc<World>, proxy: usize, mut rng: Rng) {
         let pause_ms = rng.u64(100..world.plan.quiet_ms);
         sleep(Duration::from_millis(pause_ms)).await;
         let well_before = world.well(proxy);
-        if !world.are_quorum(&well_before) {
+        if !world.are_quorum(proxy, &well_before) {
             continue;
         }
         songs += 1;
         let sung = client.sing(&format!("p{proxy}-song-{songs}")).await;
         let well_throughout = &well_before & &world.well(proxy);
         match sung {
-            Ok(Err(wrong)) if world.are_quorum(&well_throughout) => world
+            Ok(Err(wrong)) if world.are_quorum(proxy, &well_throughout) => world
                 .journal
                 .violation(format_args!("rule 2: {wrong}, with a quorum of masters well")),
             Ok(_) => {}

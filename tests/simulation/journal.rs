@@ -28,6 +28,8 @@ pub struct Counts {
     pub grants: u64,
     /// Requests to registers whose histories were checked.
     pub calls: u64,
+    /// Orders about the members that were carried out.
+    pub changes: u64,
 }
 
 /// A lock that a client may rely on.
@@ -93,6 +95,10 @@ impl Journal {
 
     pub fn count_request(&self) {
         self.count(|counts| counts.requests += 1);
+    }
+
+    pub fn count_change(&self) {
+        self.count(|counts| counts.changes += 1);
     }
 
     pub fn counts(&self) -> Counts {

@@ -28,6 +28,7 @@ mod keyspace;
 mod lua;
 mod master;
 mod network;
+mod operator;
 mod packing;
 mod plan;
 mod polling;
@@ -66,6 +67,10 @@ const SEEDS: [u64; 4] = [0, 2, 4, 8];
 /// A seed whose masters never forget together, so registers must not be lost either.
 const REGISTERS: u64 = 16;
 
+/// Seeds with an operator. The first two found that members were taken for those that they had been, the third that a
+/// proxy went on asking an instance that was replaced.
+const OPERATOR: [u64; 3] = [6, 108, 117];
+
 #[test]
 fn no_rule_is_broken_whatever_goes_wrong() {
     for seed in SEEDS {
@@ -81,6 +86,16 @@ fn registers_answer_as_those_of_one_redis() {
     let outcome = simulate(Plan::of(REGISTERS), false);
     outcome.expect_sound(REGISTERS);
     assert!(outcome.counts.calls > 100, "registers are hardly used: {:?}", outcome.counts);
+}
+
+/// Members are added, removed and replaced in the middle of everything else.
+#[test]
+fn no_rule_is_broken_while_members_come_and_go() {
+    for seed in OPERATOR {
+        let outcome = simulate(Plan::of(seed).with_operator(), false);
+        outcome.expect_sound(seed);
+        assert!(outcome.counts.changes > 4, "seed {seed}: {:?}", outcome.counts);
+    }
 }
 
 #[test]
@@ -138,13 +153,14 @@ fn thousands_of_hours() {
     soak(first, Duration::from_secs(3600 * hours));
 }
 
-/// Alternates between a few crowded minutes and unhurried hours.
+/// Alternates between a few crowded minutes and unhurried hours. Every third has an operator.
 fn one_of_many(seed: u64) -> Plan {
-    if seed.is_multiple_of(2) || std::env::var_os("SIM_CROWDED").is_some() {
+    let plan = if seed.is_multiple_of(2) || std::env::var_os("SIM_CROWDED").is_some() {
         Plan::of(seed)
     } else {
         Plan::unhurried(seed)
-    }
+    };
+    if seed.is_multiple_of(3) { plan.with_operator() } else { plan }
 }
 
 /// Runs seed after seed, on all processors, until they have simulated `enough` time together.
@@ -183,6 +199,7 @@ impl Soaked {
         self.counts.requests += outcome.counts.requests;
         self.counts.grants += outcome.counts.grants;
         self.counts.calls += outcome.counts.calls;
+        self.counts.changes += outcome.counts.changes;
         if self.simulated.as_secs() / PROGRESS_S > before.as_secs() / PROGRESS_S {
             self.tell(seed);
         }

@@ -14,7 +14,10 @@ use super::network::{Conditions, FAIR};
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
+    /// Members at first.
     pub masters: usize,
+    /// Masters that an operator may add, or put in the place of others. If there are none, there is no operator.
+    pub spares: usize,
     pub proxies: usize,
     pub clients_per_proxy: usize,
     /// Number of keys, small enough that clients collide.
@@ -75,6 +78,7 @@ impl Plan {
         Self {
             seed,
             masters: if rng.u8(0..3) == 0 { 5 } else { 3 },
+            spares: 0,
             proxies: 2,
             clients_per_proxy: rng.usize(2..=4),
             keys: rng.u8(1..=4),
@@ -155,6 +159,11 @@ impl Plan {
             usual: Conditions { longest: Duration::ZERO, ..FAIR },
             ..Self::of(seed)
         }
+    }
+
+    /// The same, with an operator who has two masters more.
+    pub fn with_operator(self) -> Self {
+        Self { spares: 2, ..self }
     }
 
     pub fn settings(&self) -> Settings {

@@ -1,6 +1,7 @@
 //! A proxy: one worker as it runs in production, on simulated connections.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use redlock_proxy::client::registry::Peer;
-use redlock_proxy::config::{MasterAddr, Settings};
+use redlock_proxy::config::{ColdStart, MasterAddr, Settings};
 use redlock_proxy::context::shared::{Certificates, Shared};
 use redlock_proxy::context::worker::Worker;
+use redlock_proxy::decision::roster::roster::Roster;
 use redlock_proxy::masters::dial::Dial;
 use redlock_proxy::session::listener;
 use tokio::io::DuplexStream;
@@ -27,7 +29,7 @@ use super::socket::Socket;
 /// A proxy that can die and come back.
 pub struct Proxy {
     pub index: usize,
-    settings: Settings,
+    settings: RefCell<Settings>,
     roads: Roads,
     worker: RefCell<Option<Rc<Worker>>>,
     calls: RefCell<Option<mpsc::UnboundedSender<DuplexStream>>>,
@@ -60,14 +62,14 @@ const CLIENT_BUFFER: usize = 64 << 10;
 
 impl Proxy {
     pub fn new(index: usize, settings: Settings, roads: Roads) -> Rc<Self> {
-        let since = Cell::new(Instant::now());
+        let (settings, since) = (RefCell::new(settings), Cell::new(Instant::now()));
         let (worker, calls, running, halt) = Default::default();
         Rc::new(Self { index, settings, roads, worker, calls, running, halt, since })
     }
 
     /// Starts a new process. All its tasks are in one set and end with it.
     pub fn start(&self) {
-        let shared = Shared::new(self.settings.clone(), &Certificates::default());
+        let shared = Shared::new(self.settings.borrow().clone(), &Certificates::default());
         let worker = Worker::new(0, shared);
         let (calls, accepted) = mpsc::unbounded_channel();
         let process = LocalSet::new();
@@ -77,6 +79,11 @@ impl Proxy {
         *self.running.borrow_mut() =
             Some(tokio::task::spawn_local(run(process, Rc::clone(&self.halt))));
         self.since.set(Instant::now());
+    }
+
+    /// Has it found no cluster from its next start on, as befits a list that may name few of the members.
+    pub fn only_join(&self) {
+        self.settings.borrow_mut().cold_start = ColdStart::Join;
     }
 
     /// Ends the process without warning.
@@ -105,6 +112,21 @@ impl Proxy {
 
     pub fn worker(&self) -> Option<Rc<Worker>> {
         self.worker.borrow().clone()
+    }
+
+    /// Returns the roster by which it counts votes, once it serves.
+    pub fn roster(&self) -> Option<Roster> {
+        let worker = self.worker()?;
+        let electorate = worker.engine().electorate();
+        electorate.serves().then(|| electorate.roster())
+    }
+
+    /// Returns the masters that are members, as far as it knows, once it serves.
+    pub fn members(&self) -> Option<BTreeSet<usize>> {
+        let worker = self.worker()?;
+        let electorate = worker.engine().electorate();
+        let addresses = electorate.serves().then(|| electorate.addresses())?;
+        Some(addresses.iter().map(|(_, address)| at_address(address)).collect())
     }
 
     /// Opens a client connection, if the proxy runs.
@@ -139,12 +161,17 @@ async fn serve(
     }
 }
 
+/// Returns the index of the master at an address.
+pub fn at_address(address: &MasterAddr) -> usize {
+    usize::from(address.port) - 1
+}
+
 impl Dial for Roads {
     type Stream = Socket;
 
     /// SYN and SYN-ACK: if either way is blocked the caller waits, as for a silent host.
     async fn dial(&self, address: &MasterAddr) -> io::Result<Socket> {
-        let Road { there, back, master } = &self.0[usize::from(address.port) - 1];
+        let Road { there, back, master } = &self.0[at_address(address)];
         there.pass().await;
         let listens = master.is_running();
         back.pass().await;

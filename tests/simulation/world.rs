@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlock_proxy::decision::quorum::MasterId;
+use redlock_proxy::engine::link::Link;
 use redlock_proxy::time::clock;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -20,9 +20,10 @@ use super::journal::{Counts, Journal};
 use super::lua::Scripts;
 use super::master::Master;
 use super::network::Way;
+use super::operator;
 use super::plan::Plan;
 use super::polling::{Line, Overtaken};
-use super::proxy::{Proxy, Road, Roads};
+use super::proxy::{Proxy, Road, Roads, at_address};
 
 /// Everything in a run.
 pub struct World {
@@ -40,6 +41,8 @@ pub struct World {
     health: RefCell<Vec<Vec<Health>>>,
     /// Last time that each master's keys changed in a way that proxies notice only when they check.
     meddled: RefCell<Vec<Option<Instant>>>,
+    /// Last time that an operator's change of the members was under way.
+    changed: Cell<Option<Instant>>,
     ending: Cell<bool>,
 }
 
@@ -99,7 +102,8 @@ impl World {
         let journal = Journal::new(is_loud);
         journal.note(format_args!("{plan:?}"));
         let scripts = Rc::new(RefCell::new(Scripts::new()));
-        let masters = (0..plan.masters).map(|at| {
+        let all = plan.masters + plan.spares;
+        let masters = (0..all).map(|at| {
             let scripts = Rc::clone(&scripts);
             Master::new(at, rng.fork(), scripts, AGE, &plan)
         });
@@ -117,10 +121,10 @@ impl World {
         let proxy = |(at, roads): (usize, &Roads)| Proxy::new(at, plan.settings(), roads.clone());
         let proxies = roads.iter().enumerate().map(proxy).collect();
         let health = Health { faults: 0, since: Instant::now() };
-        let health = RefCell::new(vec![vec![health; plan.masters]; plan.proxies]);
-        let meddled = RefCell::new(vec![None; plan.masters]);
+        let health = RefCell::new(vec![vec![health; all]; plan.proxies]);
+        let meddled = RefCell::new(vec![None; all]);
         let ending = Cell::new(false);
-        let (releases, line, histories) = Default::default();
+        let (releases, line, histories, changed) = Default::default();
         Rc::new(Self {
             plan,
             journal,
@@ -132,6 +136,7 @@ impl World {
             roads,
             health,
             meddled,
+            changed,
             ending,
         })
     }
@@ -151,6 +156,9 @@ impl World {
             }
             clients.spawn_local(canary::sing(Rc::clone(self), proxy, rng.fork()));
         }
+        if self.plan.spares > 0 {
+            clients.spawn_local(operator::rule(Rc::clone(self), rng.fork()));
+        }
         sleep(Duration::from_secs(3)).await;
         faults::haunt(Rc::clone(self), rng.fork()).await;
         self.journal.note("! all is well again");
@@ -167,12 +175,18 @@ impl World {
         for proxy in &self.proxies {
             self.nothing_is_left(proxy);
         }
-        if self.masters.iter().any(|master| !self.kept(master).is_empty()) {
+        if self.members().any(|master| !self.kept(master).is_empty()) {
             let set_back = self.masters.iter().map(|master| master.clock.borrow().set_back()).max();
             sleep(set_back.unwrap_or_default()).await;
         }
-        self.masters.iter().for_each(|master| self.nothing_is_kept(master));
+        self.members().for_each(|master| self.nothing_is_kept(master));
         canary::everything_is_free(self).await;
+    }
+
+    /// Masters that are members at last, which every proxy then knows.
+    fn members(&self) -> impl Iterator<Item = &Rc<Master>> {
+        let members = self.proxies[0].members().expect("it serves again");
+        self.masters.iter().filter(move |master| members.contains(&master.index))
     }
 
     /// Rule 4: nothing stays in flight, no debt is left, and every master votes.
@@ -185,7 +199,14 @@ impl World {
                 "rule 4: proxy {index} still has {in_flight} operations in flight"
             ));
         }
-        for link in worker.engine().links() {
+        if let Some((place, since)) = worker.engine().electorate().roster().in_change() {
+            self.journal.violation(format_args!(
+                "rule 4: proxy {index} still changes member {} since version {since}",
+                place.index()
+            ));
+        }
+        let is_member = |link: &Link| worker.engine().electorate().address(link.master()).is_some();
+        for link in worker.engine().links().iter().filter(|link| is_member(link)) {
             let is_well = link.is_up()
                 && link.deferred() == 0
                 && worker.engine().electorate().voters().contains(link.master());
@@ -223,8 +244,9 @@ impl World {
             all.retain(|(key, ..)| key.starts_with("reg-"));
             all
         };
-        let (first, others) = self.masters.split_first().expect("there are masters");
-        for other in others.iter().filter(|other| held(other) != held(first)) {
+        let mut members = self.members();
+        let first = members.next().expect("there are members");
+        for other in members.filter(|other| held(other) != held(first)) {
             self.journal.violation(format_args!(
                 "rule 5: master {} holds {:?}, and master {} {:?}",
                 first.index,
@@ -270,12 +292,19 @@ impl World {
         let meddled = self.meddled.borrow();
         let since = Duration::from_millis(since_ms as u64);
         let lately = |at: &Instant| at.elapsed() < since;
-        self.masters.iter().any(forgot) || meddled.iter().flatten().any(lately)
+        self.masters.iter().any(forgot)
+            || meddled.iter().flatten().any(lately)
+            || self.changed.get().as_ref().is_some_and(lately)
     }
 
     /// Records that a master was flushed or its clock was set.
     pub fn meddle(&self, master: usize) {
         self.meddled.borrow_mut()[master] = Some(Instant::now());
+    }
+
+    /// Records that members are being added, removed or replaced: what is copied to one is as if it had forgotten it.
+    pub fn members_change(&self) {
+        self.changed.set(Some(Instant::now()));
     }
 
     pub fn is_ending(&self) -> bool {
@@ -303,16 +332,19 @@ impl World {
         let settled = host.worker().filter(|_| host.since.get().elapsed() >= RECOVERY);
         let Some(worker) = settled else { return BTreeSet::new() };
         let voters = worker.engine().electorate().voters();
-        let is_undisturbed = |master: &MasterId| {
-            let health = self.health.borrow()[proxy][master.index()];
+        let electorate = worker.engine().electorate();
+        let voter = |master| electorate.address(master).map(|address| at_address(&address));
+        let is_undisturbed = |master: &usize| {
+            let health = self.health.borrow()[proxy][*master];
             health.faults == 0 && health.since.elapsed() >= RECOVERY
         };
-        voters.iter().filter(is_undisturbed).map(MasterId::index).collect()
+        voters.iter().filter_map(voter).filter(is_undisturbed).collect()
     }
 
-    /// Whether these masters are a quorum.
-    pub fn are_quorum(&self, masters: &BTreeSet<usize>) -> bool {
-        masters.len() > self.plan.masters / 2
+    /// Whether these masters are a quorum for this proxy.
+    pub fn are_quorum(&self, proxy: usize, masters: &BTreeSet<usize>) -> bool {
+        let worker = self.proxies[proxy].worker();
+        worker.is_some_and(|it| masters.len() >= it.engine().electorate().quorum().needed())
     }
 
     /// Masters that a new proxy would consider young, or that are not running.

@@ -26,9 +26,15 @@ use super::{Master, Masters, Proxy, Raw, Reply, encode, words};
 /// Sends every line of `table` to both, first in RESP2 and then in RESP3. Scripts are known the
 /// second time: masters then run them as programs of their own, no longer through another program.
 pub async fn compare(table: &str) {
+    compare_with(&[], table).await;
+}
+
+/// Same as [`compare`], with extra flags for the proxy.
+pub async fn compare_with(flags: &[&str], table: &str) {
     let redis = Master::start();
     let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--allow-flush", "--vote-timeout", "3s"]);
+    let flags = [&["--allow-flush", "--vote-timeout", "3s"], flags].concat();
+    let proxy = Proxy::start(&masters, &flags);
     for version in ["2", "3"] {
         let mut expected = Side::empty(&redis.address(), version).await;
         let mut actual = Side::empty(proxy.address(), version).await;

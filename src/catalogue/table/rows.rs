@@ -132,7 +132,7 @@ commands! {
         "The values a quorum holds at one moment; each lock is read separately.";
     Monitor "monitor" 1 NO_KEY ["admin" "noscript" "loading" "stale"]
         "1.0.0" Server "Watch the requests of all clients",
-        "Every request of every client of this proxy, as it is started.";
+        "Every request of every client of this proxy, as it is started, and the commands of its scripts once they are decided.";
     Multi "multi" 1 NO_KEY ["noscript" "loading" "stale" "fast" "allow_busy"]
         "1.2.0" Transaction "Queue commands until EXEC",
         LOCAL;

@@ -2,7 +2,7 @@
 
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::roster::Roster;
-use crate::decision::roster::seats::{Seats, seats};
+use crate::decision::roster::seats::{Seats, missing, seats};
 
 /// A list of masters, with an entry for each in all fields.
 pub(super) struct List {
@@ -23,12 +23,10 @@ impl List {
             return Some("these are masters of different clusters: correct the list".to_owned());
         }
         let roster = roster.filter(|roster| self.is_another(roster))?;
-        let members = roster.members.iter().filter_map(|member| member.addresses.last());
-        let members: Vec<&str> = members.map(String::as_str).collect();
         Some(format!(
             "the list is not that of the cluster, which has {} members, {}: give all proxies the same list",
-            roster.members.len(),
-            members.join(",")
+            roster.size(),
+            roster.addresses()
         ))
     }
 
@@ -54,7 +52,8 @@ impl List {
     fn is_another(&self, roster: &Roster) -> bool {
         let seats = self.seats(roster);
         let is_unknown = |at: usize| self.shown[at].is_some() && seats[at].is_none();
-        self.addresses.len() != roster.members.len() || (0..self.shown.len()).any(is_unknown)
+        let extra = seats.iter().filter(|seat| seat.is_none()).count();
+        extra > missing(roster, &seats).len() || (0..self.shown.len()).any(is_unknown)
     }
 }
 
@@ -103,8 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_the_cluster_or_one_with_a_stranger_is_another_list() {
-        for names in [&["a1", "a2"][..], &["a1", "a2", "-9"], &["a1", "a2", "a3", "-9"]] {
+    fn a_part_of_the_cluster_leads_to_the_others() {
+        for names in [&["a1", "a2"][..], &["a3"], &["a1", "?2", "a3"], &["a1", "a2", "?9"]] {
+            assert_eq!(list(names).fault(Some(&roster())), None, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_with_a_stranger_is_another_list() {
+        for names in [&["a1", "a2", "-9"][..], &["a1", "a2", "a3", "-9"], &["a1", "a2", "a3", "?9"]]
+        {
             let fault = list(names).fault(Some(&roster())).expect("it is another list");
             assert!(fault.contains("has 3 members, a:1,a:2,a:3: give all proxies"), "{fault}");
         }

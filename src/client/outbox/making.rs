@@ -69,7 +69,7 @@ impl Outbox {
             Some(Slot { filling: Filling::Sliced(sliced), .. }) => sliced.bytes(),
             _ => 0,
         };
-        state.ready_bytes() + in_the_making
+        state.ready_bytes() + state.behind_bytes + in_the_making
     }
 
     fn take_sliced(&self) -> Option<Sliced> {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::lock;
 use crate::acl::{DEFAULT_USER, catalogue};
 use crate::catalogue::table::Spec;
+use crate::client::invalidation::Invalidation;
 use crate::client::memory::{CONNECTION, Holding, MemoryPart};
 use crate::client::subscriber_counts::SubscriptionCounts;
 use crate::metrics::histogram::micros;
@@ -46,8 +47,27 @@ pub struct Client {
     /// The last command: its place in the table plus one, or 0 for none.
     command: AtomicU16,
     words: Mutex<ClientWords>,
+    /// `CLIENT TRACKING`
+    tracking: Mutex<Option<TrackingFlags>>,
+    /// Invalidations of other clients that are redirected to this one.
+    mail: Mutex<Vec<Invalidation>>,
+    has_mail: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
+
+/// `CLIENT TRACKING`, as far as `CLIENT LIST` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackingFlags {
+    /// The client that is told instead; 0 for none.
+    pub redirect: u64,
+    /// Whether that client has gone.
+    pub is_broken: bool,
+    /// `BCAST`
+    pub is_broadcast: bool,
+}
+
+/// Maximum invalidations that wait for a client's session. Beyond it, the client is told to drop everything.
+const MOST_MAIL: usize = 1024;
 
 /// One end of a connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -133,6 +153,9 @@ impl Client {
                 user: DEFAULT_USER.into(),
                 ..ClientWords::default()
             }),
+            tracking: Mutex::default(),
+            mail: Mutex::default(),
+            has_mail: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
     }
@@ -219,14 +242,56 @@ impl Client {
         self.monitor.store(is_monitor, Ordering::Relaxed);
     }
 
-    /// Returns the letters of `flags` in `CLIENT LIST`.
-    fn flags(&self, subscriptions: SubscriptionCounts) -> &'static str {
-        match (self.is_monitor(), subscriptions.any()) {
-            (true, true) => "OP",
-            (true, false) => "O",
-            (false, true) => "P",
-            (false, false) => "N",
+    /// Sets what `CLIENT LIST` shows of `CLIENT TRACKING`.
+    pub fn set_tracking(&self, tracking: Option<TrackingFlags>) {
+        *lock(&self.tracking) = tracking;
+    }
+
+    /// Returns whether the client is told of changes, and how.
+    pub fn tracking(&self) -> Option<TrackingFlags> {
+        *lock(&self.tracking)
+    }
+
+    /// Tells the client what another one must drop from its cache.
+    pub fn post(&self, invalidation: Invalidation) {
+        let mut mail = lock(&self.mail);
+        let is_full = mail.len() >= MOST_MAIL;
+        if is_full {
+            mail.clear();
         }
+        mail.push(if is_full { Invalidation::Everything } else { invalidation });
+        self.has_mail.store(true, Ordering::Release);
+        drop(mail);
+        self.wake();
+    }
+
+    /// Whether another client has redirected invalidations here.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::Acquire)
+    }
+
+    /// Takes the redirected invalidations.
+    pub fn take_mail(&self) -> Vec<Invalidation> {
+        let mut mail = lock(&self.mail);
+        self.has_mail.store(false, Ordering::Release);
+        std::mem::take(&mut *mail)
+    }
+
+    /// Returns the letters of `flags` in `CLIENT LIST`.
+    fn flags(&self, subscriptions: SubscriptionCounts) -> String {
+        let tracking = self.tracking();
+        let is_tracking = |is: fn(&TrackingFlags) -> bool| tracking.as_ref().is_some_and(is);
+        let flags = [
+            (self.is_monitor(), 'O'),
+            (subscriptions.any(), 'P'),
+            (tracking.is_some(), 't'),
+            (is_tracking(|tracking| tracking.is_broken), 'R'),
+            (is_tracking(|tracking| tracking.is_broadcast), 'B'),
+        ];
+        let set: String =
+            flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect();
+        if set.is_empty() { "N".to_owned() } else { set }
     }
 
     /// Whether [`Registry::end_silent`](super::Registry::end_silent) has marked the client.
@@ -296,7 +361,7 @@ impl Client {
             line,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
              ssub={} multi=-1 qbuf={pending} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
-             omem={unread} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+             omem={unread} tot-mem={} events=r cmd={} user={} redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
@@ -312,6 +377,7 @@ impl Client {
             self.holding.total(),
             self.last_command(),
             words.user,
+            self.tracking().map_or(-1, |tracking| tracking.redirect as i64),
             words.resp,
             words.lib_name,
             words.lib_ver,

@@ -56,7 +56,10 @@ pub(super) static SETTINGS: &[Setting] = &[
             of: |it| shown_duration(&it.restart_wait())
         )),
     one("cold-start", "RULE")
-        .help("Masters that were all started a short while ago: trust them to vote, or wait")
+        .help(
+            "Masters without a cluster that were all started a short while ago: trust them to vote, or wait; \
+             join: never found a cluster",
+        )
         .default("trust")
         .field(field!(Fixed.cold_start, ColdStart::read, ColdStart::to_string)),
 ];

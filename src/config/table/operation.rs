@@ -1,10 +1,11 @@
 //! For those who run the proxy.
 
 use super::{joined, or_none, shown};
+use crate::catalogue::events::EventClasses;
 use crate::config::setting::{Access, Field, Setting, Shape, list, one};
 use crate::config::values::{
-    HOUR_MS, duration_within, listen_address, number_within, path, redis_version, shown_duration,
-    unless,
+    HOUR_MS, duration_within, event_classes, listen_address, number_within, path, redis_version,
+    shown_duration, unless,
 };
 
 pub(super) static SETTINGS: &[Setting] = &[
@@ -27,6 +28,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         .help("Number of SLOWLOG entries to keep")
         .default("128")
         .field(field!(Live.slowlog_max_len, number_within(0..=MAX_SLOWLOG), usize::to_string)),
+    one("notify-keyspace-events", "CLASSES")
+        .help("Events of keys to publish, as in redis.conf: KEA for all; empty for none")
+        .field(field!(Live.notify_keyspace_events, event_classes, EventClasses::to_string)),
     one("workers", "N").help("Number of threads that serve clients").default("1").field(field!(
         Fixed.workers,
         number_within(1..=64),

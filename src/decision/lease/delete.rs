@@ -99,6 +99,8 @@ pub struct Delete {
     has_deleted: bool,
     /// Whether the vote timeout of this phase has passed.
     is_late: bool,
+    /// Whether another look may show more: masters have yet to vote, or have left their places to others.
+    may_get_more: bool,
 }
 
 impl Delete {
@@ -130,6 +132,7 @@ impl Delete {
             target: known.map_or_else(Target::default, |tag| Target::known(tag.attempt)),
             has_deleted: false,
             is_late: false,
+            may_get_more: false,
         }
     }
 
@@ -140,8 +143,13 @@ impl Delete {
         }
         (self.free, self.raised) = (MasterSet::EMPTY, MasterSet::EMPTY);
         (self.tags, self.holders) = (Vec::new(), Holders::default());
-        (self.known, self.pending) = (None, asked);
+        (self.known, self.pending, self.may_get_more) = (None, asked, false);
         self.enter(Phase::Looking, now);
+    }
+
+    /// Records whether masters that have yet to vote may answer another look.
+    pub fn expect_more(&mut self, may_get_more: bool) {
+        self.may_get_more = may_get_more;
     }
 
     /// Returns the masters that owe an answer.
@@ -167,7 +175,7 @@ impl Delete {
             Phase::Deleting(_) => !self.raised.is_empty(),
             Phase::Deleted(_) | Phase::Done => return None,
         };
-        let is_due_soon = is_due_soon && !self.is_late;
+        let is_due_soon = (is_due_soon || self.is_resting()) && !self.is_late;
         Some(if is_due_soon { patience.min(self.sent + self.terms.vote_timeout) } else { patience })
     }
 
@@ -214,6 +222,17 @@ impl Delete {
         }
         self.has_deleted |= vote == Vote::Deleted && self.phase != Phase::Trying;
         self.decide(now)
+    }
+
+    /// Forgets the answers of masters that went out of the cluster after them. What these have deleted was there all the
+    /// same.
+    pub fn forget(&mut self, masters: MasterSet) {
+        self.free = self.free.without(masters);
+        self.raised = self.raised.without(masters);
+        self.holders.forget(masters);
+        self.tags.retain(|(master, _)| !masters.contains(*master));
+        self.target.forget(masters);
+        self.may_get_more = true;
     }
 
     /// Decides at the deadline.
@@ -268,7 +287,7 @@ impl Delete {
         let quorum = self.terms.quorum;
         let silent = quorum.everybody().without(self.answered());
         let holders = self.target.before(&self.holders);
-        let is_bound = self.has_deleted || !self.target.open.is_empty();
+        let is_bound = self.has_deleted || self.target.may_be_hit();
         let may_end = |attempt: &Attempt| !is_bound || self.target.attempt == Some(*attempt);
         let possible: Vec<_> = holders.that_could_reach(quorum, silent).filter(may_end).collect();
         let meant = self.target.attempt.filter(|attempt| possible.contains(attempt));
@@ -340,7 +359,7 @@ impl Delete {
     /// Ends with no quorum holding the lease. It was there if this deletion ended it, and that is unknown while an
     /// answer is lost.
     fn not_held(&mut self) -> Step {
-        let may_have_ended = !self.target.open.is_empty()
+        let may_have_ended = self.target.may_be_hit()
             || self.terms.quorum.reached_by(self.target.in_doubt(&self.holders));
         match self.has_deleted {
             true => self.end(Step::Deleted),
@@ -351,6 +370,9 @@ impl Delete {
 
     /// Waits, unless time is up or no master is left to answer.
     fn wait_or_give_up(&mut self, now: Duration) -> Step {
+        if self.is_resting() && !self.is_over(now) {
+            return if self.is_late { self.look_again(now) } else { Step::Wait };
+        }
         if self.pending.is_empty() || self.is_over(now) { self.give_up() } else { Step::Wait }
     }
 
@@ -375,6 +397,11 @@ impl Delete {
             Phase::Looking => seen,
             _ => seen.union(self.target.settled()).union(self.raised),
         }
+    }
+
+    /// Whether every master has answered, and another look may show more.
+    fn is_resting(&self) -> bool {
+        self.pending.is_empty() && self.may_get_more
     }
 
     fn is_over(&self, now: Duration) -> bool {

@@ -35,7 +35,8 @@ pub enum Vote {
 pub enum Step {
     /// Wait for the next vote or the deadline.
     Wait,
-    /// A quorum agreed too late: send the extension again with the next round's number, and call [`Extend::ask`].
+    /// A quorum agreed too late, or masters vote by now: send the extension again with the next round's number, and call
+    /// [`Extend::ask`].
     Afresh,
     /// A quorum agreed, but not to so early an end: shorten the lease on these masters, and call [`Extend::shortened`].
     Shorten(MasterSet),
@@ -70,6 +71,8 @@ pub struct Extend {
     told: MasterSet,
     is_shortening: bool,
     is_open: bool,
+    /// Whether another round may get more answers: masters have yet to vote, or have left their places to others.
+    may_get_more: bool,
 }
 
 impl Extend {
@@ -88,6 +91,7 @@ impl Extend {
             told: MasterSet::EMPTY,
             is_shortening: false,
             is_open: true,
+            may_get_more: false,
         }
     }
 
@@ -109,7 +113,14 @@ impl Extend {
 
     /// Returns the time at which to call [`Extend::tick`] unless votes decide earlier.
     pub fn deadline(&self) -> Option<Duration> {
-        self.is_open.then_some(self.began + self.terms.patience)
+        let patience = self.began + self.terms.patience;
+        let rest = self.is_resting().then_some(self.sent + self.terms.vote_timeout);
+        self.is_open.then_some(rest.map_or(patience, |rest| rest.min(patience)))
+    }
+
+    /// Records whether masters that have yet to vote may answer another round.
+    pub fn expect_more(&mut self, may_get_more: bool) {
+        self.may_get_more = may_get_more;
     }
 
     /// Returns the masters that owe an answer to the current round.
@@ -157,6 +168,19 @@ impl Extend {
         self.tick(now)
     }
 
+    /// Forgets the answers of masters that went out of the cluster after them. Returns whether there was still something
+    /// to decide.
+    pub fn forget(&mut self, masters: MasterSet) -> bool {
+        if self.is_open {
+            self.holders.forget(masters);
+            for set in [&mut self.refused, &mut self.later, &mut self.told] {
+                *set = set.without(masters);
+            }
+            self.may_get_more = true;
+        }
+        self.is_open
+    }
+
     /// Decides at the deadline.
     pub fn tick(&mut self, now: Duration) -> Step {
         if self.is_open { self.decide(now) } else { Step::Wait }
@@ -175,7 +199,9 @@ impl Extend {
         self.is_open = matches!(step, Step::Wait | Step::Shorten(_));
         match step {
             Step::Afresh => {
-                self.freshness *= 2;
+                if self.attempt().is_some() {
+                    self.freshness *= 2;
+                }
                 self.round = self.round.wrapping_add(1);
             }
             Step::Shorten(masters) => (self.told, self.is_shortening) = (masters, true),
@@ -200,11 +226,18 @@ impl Extend {
         }
         if self.is_impossible() {
             Step::Refused
+        } else if self.is_resting() && !is_over {
+            if now >= self.sent + self.terms.vote_timeout { Step::Afresh } else { Step::Wait }
         } else if self.pending.is_empty() || is_over {
             self.unavailable()
         } else {
             Step::Wait
         }
+    }
+
+    /// Whether every master has answered, and another round may get more answers.
+    fn is_resting(&self) -> bool {
+        self.pending.is_empty() && self.told.is_empty() && self.may_get_more
     }
 
     /// Whether a quorum of masters has answered and keeps no copy for longer than the client wants.
@@ -285,6 +318,34 @@ mod tests {
         assert_eq!(extend.shortened(0, MasterId::new(0), true, ms(2)), Step::Wait, "said twice");
         assert_eq!(extend.shortened(0, MasterId::new(1), true, ms(2)), Step::Extended(attempt));
         assert_eq!(extend.vote(0, MasterId::new(2), later(7), ms(3)), Step::Wait);
+    }
+
+    #[test]
+    fn without_a_master_that_went_out_the_others_extend_it() {
+        let of = |indices: &[usize]| indices.iter().copied().map(MasterId::new).collect();
+        let Vote::Extended(attempt) = yes(7) else { unreachable!() };
+        let third = |vote| {
+            let mut extend = extend();
+            assert_eq!(extend.vote(0, MasterId::new(0), yes(7), ms(1)), Step::Wait);
+            assert!(extend.forget(of(&[0])));
+            assert_eq!(extend.vote(0, MasterId::new(1), yes(7), ms(1)), Step::Wait);
+            let step = extend.vote(0, MasterId::new(2), vote, ms(1));
+            (extend, step)
+        };
+        assert_eq!(third(yes(7)).1, Step::Extended(attempt));
+        let (mut again, step) = third(Vote::Refused);
+        assert_eq!((step, again.deadline()), (Step::Wait, Some(ms(50))));
+        assert_eq!(again.tick(ms(50)), Step::Afresh, "its place may be taken by now");
+        assert_eq!(again.freshness(), ms(50));
+        again.ask(of(&[0, 1, 2]), ms(50));
+        again.vote(1, MasterId::new(2), Vote::Refused, ms(51));
+        again.vote(1, MasterId::new(1), yes(7), ms(51));
+        assert_eq!(again.vote(1, MasterId::new(0), Vote::Unknown, ms(51)), unanswered(2));
+        assert!(!again.forget(of(&[1])), "the client has its answer");
+    }
+
+    fn unanswered(answered: usize) -> Step {
+        Step::Unavailable { answered }
     }
 
     #[test]

@@ -128,6 +128,8 @@ pub struct Release {
     other: MasterSet,
     /// Masters that were asked to delete and gave no trustworthy answer.
     unknown: MasterSet,
+    /// Whether another look may show more: masters have yet to vote, or have left their places to others.
+    may_get_more: bool,
 }
 
 impl Release {
@@ -162,6 +164,7 @@ impl Release {
             missing: none,
             other: none,
             unknown: none,
+            may_get_more: false,
         }
     }
 
@@ -176,6 +179,11 @@ impl Release {
         let earlier = self.attempt();
         let since = if earlier == self.earlier { self.since } else { round.saturating_sub(1) };
         *self = Self { began, round, deleted, reached, earlier, since, ..looking };
+    }
+
+    /// Records whether masters that have yet to vote may answer another look.
+    pub fn expect_more(&mut self, may_get_more: bool) {
+        self.may_get_more = may_get_more;
     }
 
     /// Returns the masters that owe an answer.
@@ -213,6 +221,7 @@ impl Release {
             }
             Phase::Released(_) | Phase::Done => return None,
         };
+        let is_due_soon = is_due_soon || self.is_resting();
         Some(if is_due_soon { patience.min(self.sent + self.terms.vote_timeout) } else { patience })
     }
 
@@ -269,6 +278,7 @@ impl Release {
         }
         self.holders.forget(masters);
         self.tags.retain(|(master, _)| !masters.contains(*master));
+        self.may_get_more = true;
     }
 
     /// Decides at the deadline.
@@ -383,8 +393,7 @@ impl Release {
             return Step::Released;
         }
         if self.must_look_again(now) && !self.is_over(now) {
-            self.round = self.round.wrapping_add(1);
-            return Step::Look;
+            return self.look_again();
         }
         self.wait_or_give_up(now)
     }
@@ -429,11 +438,24 @@ impl Release {
 
     /// Waits, unless time is up or no master is left to answer.
     fn wait_or_give_up(&mut self, now: Duration) -> Step {
+        if self.is_resting() && !self.is_over(now) {
+            return if self.is_late(now) { self.look_again() } else { Step::Wait };
+        }
         if !self.pending.is_empty() && !self.is_over(now) {
             return Step::Wait;
         }
         self.phase = Phase::Done;
         Step::Unavailable { answered: self.deleted.union(self.seen()).len() }
+    }
+
+    fn look_again(&mut self) -> Step {
+        self.round = self.round.wrapping_add(1);
+        Step::Look
+    }
+
+    /// Whether every master has answered, and another look may show more.
+    fn is_resting(&self) -> bool {
+        self.pending.is_empty() && self.may_get_more
     }
 
     fn seen(&self) -> MasterSet {

@@ -4,12 +4,14 @@
 //! come out. So the same code runs in the worker, in property tests and in an exhaustive model.
 //!
 //! * [`agreement`] counts equal answers;
+//! * [`outlook`] says what the number of voters means for locks;
 //! * [`ttl`] is the time to live that a quorum guarantees;
 //! * [`walk`] finds everything that a quorum holds, page by page;
 //! * [`turn`] keeps two claims of one worker from racing on the masters;
 //! * [`pollers`]: claims of clients that poll for a held key wait for their turn.
 
 pub mod agreement;
+pub mod outlook;
 pub mod pollers;
 pub mod ttl;
 pub mod turn;
@@ -140,34 +142,41 @@ impl fmt::Debug for MasterSet {
     }
 }
 
-/// Number of masters, and number of them that must agree.
+/// Masters of which more than half must agree.
+///
+/// Vacant seats are included. They count like masters that are down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quorum {
-    masters: u8,
-    needed: u8,
+    everybody: MasterSet,
 }
 
 impl Quorum {
-    /// Returns the majority of `masters`: `N/2 + 1` (Redlock: "at least N/2+1").
+    /// Returns the majority of the first `masters` of a list: `N/2 + 1` (Redlock: "at least N/2+1").
     ///
     /// # Panics
     /// Panics if there is no master or more than [`MAX_MASTERS`]. Settings reject such lists.
     pub fn of(masters: usize) -> Self {
-        assert!((1..=MAX_MASTERS).contains(&masters), "1 to {MAX_MASTERS} masters, not {masters}");
-        let needed = masters / 2 + 1;
-        // Mutual exclusion depends on this: two quorums always share a master.
-        assert!(2 * needed > masters);
-        Self { masters: masters as u8, needed: needed as u8 }
+        Self::among(MasterSet::first(masters))
+    }
+
+    /// Returns the majority of these masters.
+    ///
+    /// # Panics
+    /// Panics if there is none.
+    pub fn among(everybody: MasterSet) -> Self {
+        assert!(!everybody.is_empty(), "a quorum of nobody");
+        Self { everybody }
     }
 
     /// Returns the number of masters.
     pub fn masters(self) -> usize {
-        usize::from(self.masters)
+        self.everybody.len()
     }
 
     /// Returns the number of masters that must agree.
     pub fn needed(self) -> usize {
-        usize::from(self.needed)
+        // Mutual exclusion depends on this: two quorums always share a master.
+        self.masters() / 2 + 1
     }
 
     /// Returns the number of masters that may be lost while a quorum can still vote.
@@ -175,9 +184,14 @@ impl Quorum {
         self.masters() - self.needed()
     }
 
-    /// Returns all masters of the list.
+    /// Returns the number of voters that may be lost while a quorum still votes; `None` if too few vote already.
+    pub fn spare(self, voters: MasterSet) -> Option<usize> {
+        voters.len().checked_sub(self.needed())
+    }
+
+    /// Returns all masters.
     pub fn everybody(self) -> MasterSet {
-        MasterSet::first(self.masters())
+        self.everybody
     }
 
     /// Whether `masters` are enough to decide.
@@ -196,6 +210,8 @@ mod tests {
         assert_eq!(needed, [1, 2, 2, 3, 3, 4, 4]);
         let tolerated: Vec<_> = (1..=7).map(|n| Quorum::of(n).tolerates()).collect();
         assert_eq!(tolerated, [0, 0, 1, 1, 2, 2, 3]);
+        let spare: Vec<_> = (1..=5).map(|n| Quorum::of(5).spare(MasterSet::first(n))).collect();
+        assert_eq!(spare, [None, None, Some(0), Some(1), Some(2)]);
     }
 
     #[test]

@@ -7,16 +7,16 @@
 //! # Format
 //!
 //! From the highest bit: the master's cursor, times the number of pairs of a master and of complete walks, plus the
-//! pair. Then 16 bits identify the master's process. Master cursors stay below the size of the table that is walked, so
-//! the number stays small, too. It is below 2^53 for three masters with 2^34 keys each. 0 is the start, and never a
-//! later place.
+//! pair. Then 3 bits for the number of masters: a walk starts again if there are more or fewer. Then 16 bits identify
+//! the master's process. Master cursors stay below the size of the table that is walked, so the number stays small, too.
+//! It is below 2^53 for three masters with 2^31 keys each. 0 is the start, and never a later place.
 
 use super::Quorum;
 
 /// Position of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalkPlace {
-    /// Index of the master being walked, in an order that all proxies agree on.
+    /// Index of the master being walked, among those with a seat.
     pub master: usize,
     /// Number of masters walked completely.
     complete: usize,
@@ -28,13 +28,19 @@ pub struct WalkPlace {
 
 const TAG_BITS: u32 = u16::BITS;
 
+/// Bits for the number of masters.
+const SIZE_BITS: u32 = 3;
+
 impl WalkPlace {
     /// Start of a walk.
     pub const START: Self = Self { master: 0, complete: 0, cursor: 0, tag: 0 };
 
     /// Decodes a place. Every number is valid.
     pub fn decode(quorum: Quorum, number: u64) -> Self {
-        let rest = number >> TAG_BITS;
+        if size(number >> TAG_BITS) != size(quorum.masters() as u64) {
+            return Self::START;
+        }
+        let rest = number >> (TAG_BITS + SIZE_BITS);
         let pair = (rest % pairs(quorum)) as usize;
         let (master, complete) = (pair / walks(quorum), pair % walks(quorum));
         if complete > master {
@@ -48,6 +54,7 @@ impl WalkPlace {
     pub fn encode(self, quorum: Quorum) -> Option<u64> {
         let pair = (self.master * walks(quorum) + self.complete) as u64;
         let rest = self.cursor.checked_mul(pairs(quorum))?.checked_add(pair)?;
+        let rest = rest.checked_mul(1 << SIZE_BITS)? | size(quorum.masters() as u64);
         let number = rest.checked_mul(1 << TAG_BITS)? | u64::from(self.tag);
         (number != 0).then_some(number)
     }
@@ -55,11 +62,6 @@ impl WalkPlace {
     /// Advances to `cursor` on the same master, in the process with this tag.
     pub fn onwards(self, cursor: u64, tag: u16) -> Self {
         Self { cursor, tag, ..self }
-    }
-
-    /// Continues the walk at `index`, where the intended master is now.
-    pub fn found_at(self, index: usize) -> Self {
-        if self.complete > index { Self::START } else { Self { master: index, ..self } }
     }
 
     /// Ends the walk of this master; `None` if nothing is left.
@@ -89,6 +91,11 @@ pub fn walks(quorum: Quorum) -> usize {
     quorum.tolerates() + 1
 }
 
+/// Returns the part of a number that has the number of masters.
+fn size(number: u64) -> u64 {
+    number % (1 << SIZE_BITS)
+}
+
 fn pairs(quorum: Quorum) -> u64 {
     (quorum.masters() * walks(quorum)) as u64
 }
@@ -104,10 +111,10 @@ mod tests {
         for masters in [1, 3, 5, 7, 31] {
             let quorum = Quorum::of(masters);
             let last =
-                WalkPlace { master: masters - 1, complete: 0, cursor: (1 << 39) - 1, tag: 7 };
+                WalkPlace { master: masters - 1, complete: 0, cursor: (1 << 36) - 1, tag: 7 };
             assert!(last.encode(quorum).is_some(), "{masters}");
         }
-        let usual = WalkPlace { master: 2, complete: 1, cursor: (1 << 34) - 1, tag: u16::MAX };
+        let usual = WalkPlace { master: 2, complete: 1, cursor: (1 << 31) - 1, tag: u16::MAX };
         assert!(usual.encode(Quorum::of(3)).is_some_and(|number| number < 1 << 53));
         let huge = WalkPlace { cursor: u64::MAX / 2, ..usual };
         assert_eq!(huge.encode(Quorum::of(3)), None);
@@ -119,6 +126,14 @@ mod tests {
             let quorum = Quorum::of(masters);
             assert_eq!(walks(quorum) + quorum.needed(), masters + 1);
         }
+    }
+
+    #[test]
+    fn a_walk_starts_again_when_there_are_more_or_fewer_masters() {
+        let here = WalkPlace { master: 2, complete: 1, cursor: 9, tag: 7 };
+        let number = here.encode(Quorum::of(3)).expect("it is small");
+        let found = [3, 4, 5].map(|masters| WalkPlace::decode(Quorum::of(masters), number));
+        assert_eq!(found, [here, WalkPlace::START, WalkPlace::START]);
     }
 
     proptest! {
@@ -137,7 +152,7 @@ mod tests {
 
         #[test]
         fn a_place_survives_its_number(
-            masters in 1usize..=31, failed: u32, cursor in 1u64..1 << 39, tag: u16, at in 0usize..31
+            masters in 1usize..=31, failed: u32, cursor in 1u64..1 << 36, tag: u16, at in 0usize..31
         ) {
             let quorum = Quorum::of(masters);
             let mut place = WalkPlace::START;

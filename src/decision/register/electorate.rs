@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use crate::decision::quorum::MasterId;
+use crate::decision::quorum::{MasterId, Quorum};
 
 /// Decides which answers may be counted together.
 ///
@@ -16,6 +16,11 @@ pub trait RegisterElectorate<V> {
     /// Returns the lowest epoch in which this electorate votes.
     fn epoch(&self) -> u64 {
         0
+    }
+
+    /// Returns the quorum that a value names itself, if it does: it is then about its own voters.
+    fn quorum(&self, _value: &V) -> Option<Quorum> {
+        None
     }
 
     /// Whether the answer of `master` counts, when `highest` is the newest value seen in the same attempt.

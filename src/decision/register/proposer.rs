@@ -201,8 +201,8 @@ where
         let mut states: Vec<&StateOf<P>> = promises.iter().map(|(.., state)| state).collect();
         states.sort_by_key(|state| std::cmp::Reverse(state.accepted));
         let newest = states.first()?.accepted;
-        let needed = self.quorum.needed();
         states.into_iter().find_map(|state| {
+            let needed = self.quorum_of(&state.value).needed();
             let counts = |(master, shown, its): &&Promise<P, _>| {
                 its.accepted <= state.accepted
                     && self.electorate.counts(&state.value, *master, shown)
@@ -212,6 +212,10 @@ where
             let is_held = alike >= needed && state.accepted == newest;
             (counted.len() >= needed).then_some((state, is_held))
         })
+    }
+
+    fn quorum_of(&self, value: &P::Value) -> Quorum {
+        self.electorate.quorum(value).unwrap_or(self.quorum)
     }
 
     /// Has a quorum adopt the newest state that a quorum showed.
@@ -228,7 +232,8 @@ where
         if self.electorate.counts(&round.basis.value, master, &shown) {
             round.yes.insert(master);
         }
-        if !self.quorum.reached_by(round.yes) {
+        let quorum = self.electorate.quorum(&round.basis.value).unwrap_or(self.quorum);
+        if !quorum.reached_by(round.yes) {
             return Step::Wait;
         }
         let (next, basis) = (round.next, round.basis.clone());
@@ -269,7 +274,8 @@ where
             first.get_or_insert(reply);
             round.yes.insert(master);
         }
-        let (true, Some(reply)) = (self.quorum.reached_by(round.yes), first.clone()) else {
+        let quorum = self.electorate.quorum(&round.basis).unwrap_or(self.quorum);
+        let (true, Some(reply)) = (quorum.reached_by(round.yes), first.clone()) else {
             return Step::Wait;
         };
         self.end(Outcome::Ran(reply))

@@ -67,7 +67,10 @@ pub fn next(
     let here = shown.get(master.index())?.as_ref()?;
     match member.standing {
         Standing::In { nonce } => admitted(roster, master, here, nonce, shown),
-        Standing::Out { since } => Some(outside(roster, master, here, since, shown, copy)),
+        Standing::Out { since } | Standing::Joining { since } => {
+            Some(outside(roster, master, here, since, shown, copy))
+        }
+        Standing::Vacant | Standing::Closed => None,
     }
 }
 
@@ -83,6 +86,15 @@ pub fn is_source(roster: &Roster, source: MasterId, shown: &Shown, since: u64) -
         && runs_as(roster, source, shown)
         && is_same
         && mark.version() >= Some(since)
+}
+
+impl Roster {
+    /// Returns the number of complete copies that together include everything that a quorum holds, as it is when
+    /// `master` has been admitted.
+    pub fn sources_needed(&self, master: MasterId) -> usize {
+        let is_new_seat = self.member(master).is_some_and(|member| !member.has_seat());
+        sources_needed(Quorum::of(self.seats() + usize::from(is_new_seat)))
+    }
 }
 
 /// Returns the number of complete copies that together include everything that a quorum holds.
@@ -151,7 +163,7 @@ fn outside(
     let nonce = here.mark.as_ref().and_then(Mark::nonce);
     let is_same = |copy: &&Copy| copy.since == since && Some(copy.nonce) == nonce;
     let Some(copy) = copy.filter(is_same) else { return Task::Empty(master) };
-    if copy.sources.len() >= sources_needed(Quorum::of(roster.members.len())) {
+    if copy.sources.len() >= roster.sources_needed(master) {
         let (nonce, run_id, address) = (copy.nonce, here.run_id.clone(), here.address.clone());
         return Task::Change(Change::In { member: master, since, nonce, run_id, address });
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::admission::Shown;
 use super::mark::{Mark, MarkKind};
 use super::roster::{Change, Roster, Standing};
-use crate::decision::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -91,7 +91,7 @@ pub fn next(
     rests: &Rests,
     (now_ms, wait_ms): (u64, u64),
 ) -> Option<Task> {
-    let quorum = Quorum::of(roster.members.len());
+    let quorum = roster.quorum();
     let seen = |is: &dyn Fn(MasterId, &Shown) -> bool| -> MasterSet {
         let seen = shown.iter().enumerate();
         let seen = seen.filter_map(|(at, shown)| Some((MasterId::new(at), shown.as_ref()?)));
@@ -133,6 +133,14 @@ fn anew(
     anew.losses += 1;
     for (at, member) in anew.members.iter_mut().enumerate() {
         let place = MasterId::new(at);
+        match member.standing {
+            Standing::Vacant | Standing::Closed => continue,
+            Standing::Joining { .. } => {
+                member.standing = Standing::Joining { since: anew.version };
+                continue;
+            }
+            Standing::In { .. } | Standing::Out { .. } => {}
+        }
         let rested = shown.get(at).and_then(Option::as_ref).filter(|_| forgetful.contains(place));
         let rested = rested.and_then(|shown| Some((provisional(shown)?, &shown.run_id)));
         if let Some((nonce, run_id)) = rested {
@@ -140,6 +148,9 @@ fn anew(
         } else if !remembering.contains(place) {
             member.standing = Standing::Out { since: anew.version };
         }
+    }
+    if let Some(leaving) = &mut anew.leaving {
+        leaving.since = anew.version;
     }
     anew
 }

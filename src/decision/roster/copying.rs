@@ -109,8 +109,9 @@ pub fn steady(held: &[Option<Held>], before: &[Vec<Option<KeyContent>>]) -> Vec<
 }
 
 /// Sources that hold the same state.
-struct State {
-    holders: Vec<usize>,
+pub(super) struct State {
+    /// Their indices.
+    pub(super) holders: Vec<usize>,
 }
 
 impl State {
@@ -120,7 +121,8 @@ impl State {
     }
 }
 
-fn states(held: &[Option<Held>]) -> Vec<State> {
+/// Groups the sources by what they hold.
+pub(super) fn states(held: &[Option<Held>]) -> Vec<State> {
     let mut states: Vec<State> = Vec::new();
     for (at, here) in held.iter().enumerate().filter_map(|(at, here)| Some((at, here.as_ref()?))) {
         let is_same = |state: &&mut State| {

@@ -8,7 +8,7 @@
 use super::admission::Shown;
 use super::mark::{Mark, MarkKind};
 use super::roster::{Change, Roster, Stage};
-use crate::decision::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +73,7 @@ pub fn is_lost(roster: &Roster, shown: &[Option<Shown>]) -> bool {
     let runs = |run_id: &str| shown.iter().flatten().any(|shown| shown.run_id == run_id);
     let left = roster.members.iter().filter(|member| member.is_in() && runs(&member.run_id));
     let unseen = shown.iter().filter(|shown| shown.is_none());
-    is_unfinished && left.count() + unseen.count() < Quorum::of(roster.members.len()).needed()
+    is_unfinished && left.count() + unseen.count() < roster.quorum().needed()
 }
 
 /// Returns the voters of a founding that have no mark yet and are the servers that it names. A server that was

@@ -5,7 +5,6 @@
 use super::founding;
 use super::mark::Mark;
 use super::roster::{Accepted, Roster, Stage};
-use crate::decision::quorum::Quorum;
 
 /// Newest roster that masters hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +29,14 @@ pub enum Lesson<'a> {
 ///
 /// No proxy waits for a roster that a minority accepted under a higher ballot: the next change finds it, or overtakes
 /// it. The exception is a roster of a later epoch: then the quorum's roster is the one that was given up.
-pub fn newest<'a>(quorum: Quorum, held: &[&'a Accepted]) -> Option<Newest<'a>> {
+pub fn newest<'a>(held: &[&'a Accepted]) -> Option<Newest<'a>> {
     // The register may have been settled before anything was written to it.
-    let written = || held.iter().copied().filter(|state| state.value.version > 0);
+    let written = || held.iter().copied().filter(|state| state.value.seats() > 0);
     let epoch = written().map(|state| state.accepted.epoch).max()?;
     let states = || written().filter(|state| state.accepted.epoch == epoch);
     let is_held = |state: &Accepted| {
-        states().filter(|other| other.accepted == state.accepted).count() >= quorum.needed()
+        let holders = states().filter(|other| other.accepted == state.accepted).count();
+        holders >= state.value.quorum().needed()
     };
     // Of two clusters that are being founded, the one with the higher ballot is settled.
     let is_founded = |state: &&Accepted| state.value.stage == Stage::Founded && is_held(state);
@@ -47,8 +47,8 @@ pub fn newest<'a>(quorum: Quorum, held: &[&'a Accepted]) -> Option<Newest<'a>> {
 
 /// Returns what a proxy that knows this roster does about those that the masters hold; `None` if they hold none, or
 /// leftovers of an older one.
-pub fn lesson<'a>(known: &Roster, quorum: Quorum, held: &[&'a Accepted]) -> Option<Lesson<'a>> {
-    let Newest { state, is_decided } = newest(quorum, held)?;
+pub fn lesson<'a>(known: &Roster, held: &[&'a Accepted]) -> Option<Lesson<'a>> {
+    let Newest { state, is_decided } = newest(held)?;
     match is_decided {
         true => Some(Lesson::TakeOver(state)),
         false if state.value.version < known.version => None,
@@ -83,10 +83,13 @@ mod tests {
     use super::*;
     use crate::decision::register::ballot::Ballot;
     use crate::decision::roster::mark::{MarkKind, Tail};
+    use crate::decision::roster::roster::Member;
 
     fn roster(cluster: &str, version: u64) -> Roster {
         let (cluster, stage) = (cluster.to_owned(), Stage::Founded);
-        Roster { cluster, version, stage, ..Roster::default() }
+        let member = |id: u64| Member::founder(id, format!("run{id}"), Vec::new());
+        let members = (0..3).map(member).collect();
+        Roster { cluster, version, stage, members, ..Roster::default() }
     }
 
     fn accepted(value: Roster, counter: u64) -> Accepted {
@@ -100,7 +103,7 @@ mod tests {
     }
 
     fn newest_of<'a>(held: &[&'a Accepted]) -> Option<(&'a Accepted, bool)> {
-        newest(Quorum::of(3), held).map(|newest| (newest.state, newest.is_decided))
+        newest(held).map(|newest| (newest.state, newest.is_decided))
     }
 
     #[test]
@@ -145,7 +148,7 @@ mod tests {
     #[test]
     fn masters_that_differ_are_brought_to_agree_on_nothing_older_than_what_is_known() {
         let (older, newer) = (accepted(roster("a", 1), 5), accepted(roster("a", 2), 6));
-        let lesson = |known: &Accepted, held: &[_]| lesson(&known.value, Quorum::of(3), held);
+        let lesson = |known: &Accepted, held: &[_]| lesson(&known.value, held);
         assert_eq!(lesson(&older, &[]), None);
         assert_eq!(lesson(&older, &[&older, &newer]), Some(Lesson::Settle(&newer)));
         assert_eq!(lesson(&newer, &[&older]), None);

@@ -13,6 +13,8 @@
 //! * [`anew`] decides the next step when a quorum has forgotten;
 //! * [`copying`] decides what that master receives under one key;
 //! * [`seats`] finds the members among the masters of a list;
+//! * [`seating`] decides how members join and leave, so that the number of votes that make a quorum changes;
+//! * [`level`] decides what the members that stay are given before others leave;
 //! * [`founding`] founds a cluster on masters that have no roster;
 //! * [`shards`] decides whether several clusters serve together, each its share of the keys.
 
@@ -22,11 +24,13 @@ pub mod clock;
 pub mod copying;
 pub mod founding;
 pub mod learning;
+pub mod level;
 pub mod mark;
 pub mod noted;
 pub mod poll;
 #[expect(clippy::module_inception, reason = "the roster is the value that this room is about")]
 pub mod roster;
+pub mod seating;
 pub mod seats;
 pub mod shards;
 pub mod term;

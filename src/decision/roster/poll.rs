@@ -10,6 +10,9 @@
 //! proved. Then a copy for any of them that forgets is made after all of their votes, and finds them. So votes of
 //! several versions go together, and a request in flight while the members change need not be sent again.
 //!
+//! The quorum that decides is that of the version in which the question was sent. Once there are more seats, votes of
+//! later versions do not count by it: see [`seating`](super::seating).
+//!
 //! Flushes are different: what a master held is gone if it was flushed after its vote, and nothing is copied to it. So
 //! votes for leases count together only after the same flush
 //! ([`decision::keyspace::flush`](crate::decision::keyspace::flush)).
@@ -27,6 +30,8 @@ pub struct Poll<P> {
     term: P,
     counted: MasterSet,
     era: Era,
+    /// Version of the term in which the question was first sent, whose quorum it counts by.
+    begun: u64,
 }
 
 /// Flush after which votes count.
@@ -54,7 +59,14 @@ pub enum Counting {
 impl<P: Deref<Target = Term>> Poll<P> {
     /// Creates a poll about a question that is sent in this term.
     pub fn new(term: P) -> Self {
-        Self { term, counted: MasterSet::EMPTY, era: Era::Any }
+        let begun = term.version();
+        Self { term, counted: MasterSet::EMPTY, era: Era::Any, begun }
+    }
+
+    /// Returns the poll about a question that was first sent in this version, and is decided by its quorum.
+    #[must_use]
+    pub fn begun_in(self, begun: u64) -> Self {
+        Self { begun, ..self }
     }
 
     /// Returns the poll restricted to votes given after the same flush. `met` is the highest flush known.
@@ -66,7 +78,8 @@ impl<P: Deref<Target = Term>> Poll<P> {
     /// Returns the next round of a question that builds on the votes of this one; `None` if some voters have forgotten
     /// since.
     pub fn again(&self, term: P) -> Option<Self> {
-        self.goes_on_in(&term).then_some(Self { term, counted: self.counted, era: self.era })
+        let Self { counted, era, begun, .. } = *self;
+        self.goes_on_in(&term).then_some(Self { term, counted, era, begun })
     }
 
     /// Returns the counted masters whose votes do not count together with any of this term.
@@ -111,6 +124,9 @@ impl<P: Deref<Target = Term>> Poll<P> {
     }
 
     fn count_in_term<T>(&mut self, vote: &Proven<T>) -> Counting {
+        if !self.term.seating().counts(self.begun, vote.version()) {
+            return Counting::Void;
+        }
         if self.term.incarnation(vote.master()) != Some(vote.incarnation()) {
             return Counting::Void;
         }
@@ -120,9 +136,10 @@ impl<P: Deref<Target = Term>> Poll<P> {
         Counting::Counts
     }
 
-    /// Whether all counted masters vote in `term` as well, and have forgotten nothing in between.
+    /// Whether all counted masters vote in `term` as well, and have forgotten nothing in between, and the quorum of the
+    /// beginning still decides.
     fn goes_on_in(&self, term: &Term) -> bool {
-        self.gone_in(term).is_empty()
+        self.gone_in(term).is_empty() && term.seating().counts(self.begun, term.version())
     }
 }
 

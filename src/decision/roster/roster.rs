@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::seating::Seating;
 use super::shards::Shard;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::electorate::RegisterElectorate;
@@ -21,8 +22,14 @@ pub struct Roster {
     /// Number of times that the roster began anew after a quorum had forgotten.
     #[serde(default)]
     pub losses: u64,
-    /// Members, in the order of the list that the cluster was founded with.
+    /// Members by place. Places are in the order of the list that the cluster was founded with, and are never moved.
     pub members: Vec<Member>,
+    /// Since when there are as many seats as there are, and how many there were before.
+    #[serde(default, skip_serializing_if = "Seating::is_first")]
+    pub seating: Seating,
+    /// Member that votes until the others hold everything that it may be needed for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving: Option<Leaving>,
     /// Part of the cluster in a deployment of several; `None` if it serves all keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<Shard>>,
@@ -68,7 +75,7 @@ pub struct NewPlace {
     pub since: u64,
 }
 
-/// Whether a member votes.
+/// Whether a member votes, and whether its place is a seat: one of those that a quorum is a majority of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Standing {
     /// The member votes, as soon as it has its mark.
@@ -81,6 +88,24 @@ pub enum Standing {
         /// Version that excluded the member.
         since: u64,
     },
+    /// The member is new. It is copied to, and gets its seat when it is in.
+    Joining {
+        /// Version that added the member.
+        since: u64,
+    },
+    /// Nobody has the seat. It counts like that of a member that is out.
+    Vacant,
+    /// The place is no seat: nobody has it, and no quorum counts it.
+    Closed,
+}
+
+/// Member that is to leave together with a vacant seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Leaving {
+    /// Place of the member.
+    pub place: usize,
+    /// Version since which it is to leave.
+    pub since: u64,
 }
 
 /// Identification of a master in answers about the roster.
@@ -137,6 +162,37 @@ pub enum Change {
         /// Address of the new instance.
         address: String,
     },
+    /// Adds an instance. It takes a vacant seat, or gets a new one when it is in.
+    Join {
+        /// Id of the member, if it gets a new place.
+        id: u64,
+        /// Address of the instance.
+        address: String,
+    },
+    /// Makes a member's seat vacant.
+    Vacate {
+        /// Member to remove.
+        member: MasterId,
+        /// Its incarnation.
+        incarnation: u64,
+    },
+    /// Announces that a member is to leave together with the vacant seat.
+    Leave {
+        /// Member to remove.
+        member: MasterId,
+        /// Its incarnation.
+        incarnation: u64,
+    },
+    /// Gives up what [`Change::Join`] or [`Change::Leave`] began.
+    GiveUp {
+        /// Version that began it.
+        since: u64,
+    },
+    /// Closes the seats of the member that is to leave and of nobody: the others hold everything.
+    Left {
+        /// Version since which it is to leave, before anything was levelled.
+        since: u64,
+    },
     /// Notes an address of a member. The version stays: no vote depends on it.
     SeenAt {
         /// Member that was reached.
@@ -168,9 +224,31 @@ impl Roster {
     /// Returns the version that excluded a member, while it is out.
     pub fn out_since(&self, master: MasterId) -> Option<u64> {
         match self.member(master)?.standing {
-            Standing::Out { since } => Some(since),
-            Standing::In { .. } => None,
+            Standing::Out { since } | Standing::Joining { since } => Some(since),
+            Standing::In { .. } | Standing::Vacant | Standing::Closed => None,
         }
+    }
+
+    /// Returns the quorum of the seats.
+    pub fn quorum(&self) -> Quorum {
+        let places = (0..self.members.len()).filter(|at| self.members[*at].has_seat());
+        Quorum::among(places.map(MasterId::new).collect())
+    }
+
+    /// Returns the address at which each member was seen last, separated by commas.
+    pub fn addresses(&self) -> String {
+        let last = self.members.iter().filter_map(|member| member.addresses.last());
+        last.map(String::as_str).collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns the number of members.
+    pub fn size(&self) -> usize {
+        self.members.iter().filter(|member| member.is_somebody()).count()
+    }
+
+    /// Returns the number of seats, vacant ones included.
+    pub fn seats(&self) -> usize {
+        self.members.iter().filter(|member| member.has_seat()).count()
     }
 
     /// Whether a master may act for a member that is in, on the roster itself.
@@ -179,20 +257,11 @@ impl Roster {
     /// forgotten and was admitted again is another voter: promises of its earlier incarnation do not count. A member
     /// that has yet to receive its mark shows the provisional one by which it was admitted.
     ///
-    /// Members are found by the server's own id, since a proxy may have its masters in another order.
+    /// Members are found by the server's own id, since a proxy may have its masters in another order. A place that a
+    /// master has left keeps its id.
     pub fn is_member(&self, shown: &Presence) -> bool {
-        let Some(member) = self.members.iter().find(|member| member.run_id == shown.run_id) else {
-            return false;
-        };
-        let is_it =
-            |it: &Identity| it.cluster == self.cluster && it.incarnation == member.incarnation;
-        match member.standing {
-            Standing::In { nonce } => {
-                let is_admitted = nonce != 0 && shown.nonce == Some(nonce);
-                is_admitted || shown.identity.as_ref().is_some_and(is_it)
-            }
-            Standing::Out { .. } => false,
-        }
+        let shows = |member: &&Member| member.run_id == shown.run_id;
+        self.members.iter().filter(shows).any(|member| member.is_proved(&self.cluster, shown))
     }
 
     /// Whether a member has this address.
@@ -206,10 +275,10 @@ impl Roster {
     }
 
     /// Whether enough members would vote without `master`. With fewer, nothing could be decided any more.
-    fn can_miss(&self, master: MasterId) -> bool {
+    pub(super) fn can_miss(&self, master: MasterId) -> bool {
         let mut rest = self.voters();
         rest.remove(master);
-        Quorum::of(self.members.len()).reached_by(rest)
+        self.quorum().reached_by(rest)
     }
 
     fn changed(&self, change: &Change) -> Option<Self> {
@@ -251,6 +320,7 @@ impl Roster {
                 }
                 member.admit(*nonce, run_id);
                 member.meet_at(address);
+                after.seat_newcomer(self.seats());
             }
             Change::Replace { member, incarnation, since, address } if !self.knows(address) => {
                 let is_known = self.out_since(*member) == *since;
@@ -264,6 +334,11 @@ impl Roster {
                 member.standing = Standing::Out { since };
                 member.move_to(address, since);
             }
+            Change::Join { id, address } => after.join(*id, address)?,
+            Change::Vacate { member, incarnation } => after.vacate(*member, *incarnation)?,
+            Change::Leave { member, incarnation } => after.leave(*member, *incarnation)?,
+            Change::GiveUp { since } => after.give_up(*since)?,
+            Change::Left { since } => after.close(*since)?,
             Change::Found(_)
             | Change::Founded
             | Change::Together { .. }
@@ -287,6 +362,21 @@ impl Member {
         matches!(self.standing, Standing::In { .. })
     }
 
+    /// Whether a master proves that it is this member of `cluster`, and in.
+    fn is_proved(&self, cluster: &str, shown: &Presence) -> bool {
+        let is_it = |it: &Identity| it.cluster == cluster && it.incarnation == self.incarnation;
+        match self.standing {
+            Standing::In { nonce } => {
+                let is_admitted = nonce != 0 && shown.nonce == Some(nonce);
+                is_admitted || shown.identity.as_ref().is_some_and(is_it)
+            }
+            Standing::Out { .. }
+            | Standing::Joining { .. }
+            | Standing::Vacant
+            | Standing::Closed => false,
+        }
+    }
+
     pub(super) fn admit(&mut self, nonce: u64, run_id: &str) {
         self.standing = Standing::In { nonce };
         self.incarnation += 1;
@@ -307,6 +397,12 @@ impl Member {
         self.home.is_some() && !self.is_at(address) && !is_it
     }
 
+    /// Returns where the member is found: its home, or the address at which it was seen last.
+    pub fn address(&self) -> Option<&str> {
+        let home = self.home.as_ref().map(|home| &*home.address);
+        home.or(self.addresses.last().map(String::as_str))
+    }
+
     /// Adds an address. Returns whether it was new.
     fn meet_at(&mut self, address: &str) -> bool {
         let is_new = !self.addresses.iter().any(|known| known == address);
@@ -316,16 +412,36 @@ impl Member {
         is_new
     }
 
-    /// Whether the instance has replaced another one, and was not admitted yet.
+    /// Whether the instance was never admitted: it has replaced another one, or is an additional one.
     pub fn is_new(&self) -> bool {
-        let since = self.home.as_ref().map(|home| home.since);
-        matches!(self.standing, Standing::Out { since: out } if since == Some(out))
+        let home_since = self.home.as_ref().map(|home| home.since);
+        match self.standing {
+            Standing::Joining { .. } => true,
+            Standing::Out { since } => home_since == Some(since),
+            Standing::In { .. } | Standing::Vacant | Standing::Closed => false,
+        }
     }
 
-    fn move_to(&mut self, address: &str, since: u64) {
+    /// Whether quorums count the member's place.
+    pub fn has_seat(&self) -> bool {
+        !matches!(self.standing, Standing::Joining { .. } | Standing::Closed)
+    }
+
+    /// Whether there is an instance at the member's place.
+    pub fn is_somebody(&self) -> bool {
+        !matches!(self.standing, Standing::Vacant | Standing::Closed)
+    }
+
+    /// Forgets where the instance is found, but not that lists may still have it.
+    pub(super) fn retire(&mut self) {
         for before in std::mem::take(&mut self.addresses) {
             push(&mut self.former, before);
         }
+        self.home = None;
+    }
+
+    pub(super) fn move_to(&mut self, address: &str, since: u64) {
+        self.retire();
         self.addresses.push(address.to_owned());
         self.home = Some(NewPlace { address: address.to_owned(), since });
     }
@@ -391,6 +507,10 @@ impl RegisterElectorate<Roster> for Voters {
             Self::Anew(roster) => roster.losses,
             Self::Members | Self::Founders => 0,
         }
+    }
+
+    fn quorum(&self, roster: &Roster) -> Option<Quorum> {
+        (roster.seats() > 0).then(|| roster.quorum())
     }
 
     fn counts(&self, newest: &Roster, _: MasterId, shown: &Presence) -> bool {

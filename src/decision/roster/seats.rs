@@ -20,10 +20,12 @@ enum Reason {
     RunId,
     Before,
     Address,
-    /// The list names an instance that was replaced.
+    /// The list names an instance that was replaced, which may be another member by now. It may still show the mark.
     Former,
     /// The same, of another member: its host may have changed its place since.
     FormerOfAnother,
+    /// It was this member, which has left. It may be another one by now.
+    Left,
 }
 
 /// Finds the member that each master of the list is. No member is found twice.
@@ -76,27 +78,56 @@ pub fn at_place(seats: &Seats, place: MasterId) -> Option<MasterId> {
 pub fn by_place(roster: &Roster, seats: &Seats, shown: &[Option<Shown>]) -> Vec<Option<Shown>> {
     let show = |(at, member): (usize, &Member)| {
         let shown = shown.get(at_place(seats, MasterId::new(at))?.index())?.clone()?;
-        (!member.is_elsewhere(&shown.address, Some(&shown.run_id))).then_some(shown)
+        let is_it =
+            member.is_somebody() && !member.is_elsewhere(&shown.address, Some(&shown.run_id));
+        is_it.then_some(shown)
     };
     roster.members.iter().enumerate().map(show).collect()
 }
 
-/// Returns the masters of the list whose instance was replaced, each with its new address.
+/// Returns the places of the list that go to another instance, each with its address, or to nobody.
 ///
-/// `addresses` and `shown` have an entry for each master of the list.
+/// A list is only where a proxy begins to look: instances that were replaced are left for the new ones, members that
+/// the list lacks get free places, and those that were removed are left. A master of the list that cannot be reached,
+/// and is no known member, may be one by another name. So as many members are not looked for elsewhere, founders first.
+///
+/// `addresses` and `shown` have an entry for each place. The address of a place that nobody has is empty.
 pub fn moves<'a>(
     roster: &'a Roster,
     addresses: &[String],
     shown: &[Option<Shown>],
     seats: &Seats,
-) -> Vec<(MasterId, &'a str)> {
-    let moved = |(at, seat): (usize, &Option<MasterId>)| {
-        let member = roster.member((*seat)?)?;
-        let run_id = shown.get(at)?.as_ref().map(|shown| &*shown.run_id);
-        let home = &member.home.as_ref()?.address;
-        member.is_elsewhere(addresses.get(at)?, run_id).then_some((MasterId::new(at), &**home))
-    };
-    seats.iter().enumerate().filter_map(moved).collect()
+) -> Vec<(MasterId, Option<&'a str>)> {
+    let (mut moves, mut free, mut unknown) = (Vec::new(), Vec::new(), 0);
+    for (at, seat) in seats.iter().enumerate() {
+        let (here, address) = (MasterId::new(at), &addresses[at]);
+        let shown = shown.get(at).and_then(Option::as_ref);
+        match seat.and_then(|place| roster.member(place)) {
+            _ if address.is_empty() => free.push(here),
+            None => unknown += usize::from(shown.is_none()),
+            Some(member) if !member.is_somebody() => moves.push((here, None)),
+            Some(member) => {
+                let is_elsewhere = member.is_elsewhere(address, shown.map(|it| &*it.run_id));
+                let home = member.home.as_ref().filter(|_| is_elsewhere);
+                moves.extend(home.map(|home| (here, Some(&*home.address))));
+            }
+        }
+    }
+    let mut missing = missing(roster, seats);
+    missing.sort_by_key(|member| member.home.is_none());
+    let looked_for = missing.len().saturating_sub(unknown);
+    let addresses = missing.into_iter().take(looked_for).filter_map(Member::address);
+    moves.extend(free.into_iter().zip(addresses).map(|(here, address)| (here, Some(address))));
+    moves
+}
+
+/// Returns the members that no master of the list is.
+pub fn missing<'a>(roster: &'a Roster, seats: &Seats) -> Vec<&'a Member> {
+    let members = roster.members.iter().enumerate();
+    let missing = members.filter(|(place, member)| {
+        member.is_somebody() && at_place(seats, MasterId::new(*place)).is_none()
+    });
+    missing.map(|(_, member)| member).collect()
 }
 
 fn reason(
@@ -107,20 +138,27 @@ fn reason(
     before: Option<MasterId>,
 ) -> Option<Reason> {
     let member = roster.member(place)?;
+    if address.is_empty() {
+        return None;
+    }
     let has_mark = shown.and_then(|shown| shown.mark.as_ref()).is_some_and(
         |mark| matches!(mark.kind, MarkKind::Member { member: id, .. } if id == member.id),
     );
     let has_run_id = shown.is_some_and(|shown| shown.run_id == member.run_id);
+    let was_it = has_mark || has_run_id || before == Some(place) || member.former.contains(address);
+    if !member.is_somebody() {
+        return was_it.then_some(Reason::Left);
+    }
+    if member.is_elsewhere(address, shown.map(|shown| &*shown.run_id)) {
+        let of_another = was_replaced(roster, address).then_some(Reason::FormerOfAnother);
+        return was_it.then_some(Reason::Former).or(of_another);
+    }
     match (has_mark, has_run_id) {
         (true, true) => Some(Reason::MarkAndRunId),
         (true, false) => Some(Reason::Mark),
         (false, true) => Some(Reason::RunId),
         _ if before == Some(place) => Some(Reason::Before),
         _ if member.is_at(address) => Some(Reason::Address),
-        _ if member.former.contains(address) => Some(Reason::Former),
-        _ if member.home.is_some() && was_replaced(roster, address) => {
-            Some(Reason::FormerOfAnother)
-        }
         _ => None,
     }
 }
@@ -134,11 +172,13 @@ mod tests {
     use super::*;
     use crate::decision::register::Program as _;
     use crate::decision::roster::mark::Tail;
-    use crate::decision::roster::roster::{Change, Stage};
+    use crate::decision::roster::roster::{Change, Stage, Standing};
+
+    fn member(id: u64) -> Member {
+        Member::founder(10 + id, format!("run{id}"), vec![format!("a:{id}")])
+    }
 
     fn roster() -> Roster {
-        let member =
-            |id: u64| Member::founder(10 + id, format!("run{id}"), vec![format!("a:{id}")]);
         let members = (0..3).map(member).collect();
         Roster {
             cluster: "c".to_owned(),
@@ -221,7 +261,9 @@ mod tests {
         let list = list.map(str::to_owned);
         let seats = seats(roster, &list, shown, &vec![None; 3]);
         let moves = moves(roster, &list, shown, &seats);
-        moves.into_iter().map(|(at, home)| (at.index(), home.to_owned())).collect()
+        let moved =
+            |(at, home): (MasterId, Option<&str>)| (at.index(), home.unwrap_or("-").to_owned());
+        moves.into_iter().map(moved).collect()
     }
 
     #[test]
@@ -242,6 +284,44 @@ mod tests {
         let replaced = replace(&admit(&replace(&roster(), 1, "b:1"), 1), 0, "a:1");
         let list = ["a:0", "a:1", "a:2"];
         assert_eq!(moved(&replaced, list, &[None, None, None]), [(0, "b:1".to_owned())]);
+    }
+
+    #[test]
+    fn a_member_that_has_left_may_take_the_place_of_another() {
+        let mut left = roster();
+        left.members.extend([member(3), member(4)]);
+        left.members[0].retire();
+        left.members[0].standing = Standing::Vacant;
+        let still_marked = [shown(Some(("c", 10)), "run0"), None, None];
+        let list = ["a:0", "a:1", "a:2"];
+        assert_eq!(moved(&left, list, &still_marked), [(0, "-".to_owned())]);
+        let replaced = replace(&left, 1, "a:0");
+        let seats = seats(
+            &replaced,
+            &list.map(str::to_owned),
+            &still_marked,
+            &vec![Some(MasterId::new(0)); 3],
+        );
+        assert_eq!(at_place(&seats, MasterId::new(1)), Some(MasterId::new(0)));
+    }
+
+    #[test]
+    fn a_replaced_instance_may_become_another_member_even_if_its_successor_forgets() {
+        let mut roster = admit(&replace(&roster(), 0, "b:1"), 0);
+        let joining = Standing::Joining { since: roster.version };
+        let mut newcomer =
+            Member { standing: joining, ..Member::founder(20, String::new(), Vec::new()) };
+        newcomer.move_to("a:0", roster.version);
+        roster.members.push(newcomer);
+        let list = ["b:1", "a:1", "a:2", "a:0"].map(str::to_owned);
+        let marked = shown(Some(("c", 10)), "run0");
+        for successor in
+            [shown(Some(("c", 10)), "new"), shown(None, "new"), shown(None, "newer"), None]
+        {
+            let seats =
+                seats(&roster, &list, &[successor, None, None, marked.clone()], &vec![None; 4]);
+            assert_eq!(seats, [0, 1, 2, 3].map(|at| Some(MasterId::new(at))));
+        }
     }
 
     #[test]

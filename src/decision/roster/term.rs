@@ -1,7 +1,8 @@
 //! The voters, and the proofs that their votes need, as long as neither changes.
 
 use super::mark::Proof;
-use crate::decision::quorum::{MasterId, MasterSet};
+use super::seating::Seating;
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// One version of the roster as links and operations use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -14,6 +15,9 @@ pub struct Term {
     clocks: Vec<u64>,
     /// Masters of the list that are no members.
     strangers: MasterSet,
+    /// Quorum of the seats, if known.
+    quorum: Option<Quorum>,
+    seating: Seating,
 }
 
 impl Term {
@@ -23,7 +27,7 @@ impl Term {
         let votes = |(_, proofs): &(usize, &Vec<Proof>)| !proofs.is_empty();
         let voters =
             proofs.iter().enumerate().filter(votes).map(|(at, _)| MasterId::new(at)).collect();
-        Self { version, voters, proofs, clocks: Vec::new(), strangers: MasterSet::EMPTY }
+        Self { version, voters, proofs, ..Self::default() }
     }
 
     /// Returns the term for votes judged by these clocks: by master, the epoch in which the clock began.
@@ -36,6 +40,24 @@ impl Term {
     #[must_use]
     pub fn beside(self, strangers: MasterSet) -> Self {
         Self { strangers, ..self }
+    }
+
+    /// Returns the term in which these masters of the list have the seats, and they last changed so.
+    #[must_use]
+    pub fn seated(self, seats: MasterSet, seating: Seating) -> Self {
+        let quorum = (!seats.is_empty()).then(|| Quorum::among(seats));
+        Self { quorum, seating, ..self }
+    }
+
+    /// Returns the quorum of what begins in this term; `None` if no master votes.
+    pub fn quorum(&self) -> Option<Quorum> {
+        self.quorum
+    }
+
+    /// Returns the last change of the number of seats.
+    #[inline]
+    pub fn seating(&self) -> &Seating {
+        &self.seating
     }
 
     /// Returns the masters of the list that are no members. Another cluster may use them, so they are sent nothing.

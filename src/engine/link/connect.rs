@@ -33,7 +33,7 @@ pub(super) enum Down {
     #[error(
         "it is the same instance as {0}, which would then have two votes: name each master once"
     )]
-    SameInstance(MasterAddr),
+    SameInstance(String),
     #[error("{0}")]
     Broken(&'static str),
 }
@@ -58,7 +58,8 @@ impl Link {
         loop {
             let mut pauses = Pauses::default();
             loop {
-                let connected = self.connect(&dial, &mut predecessor, &engine);
+                let address = self.somebody().await;
+                let connected = self.connect(&dial, &address, &mut predecessor, &engine);
                 match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
                     Ok(Ok(connection)) => {
                         self.came_up();
@@ -80,13 +81,13 @@ impl Link {
     async fn connect<D: Dial>(
         &self,
         dial: &D,
+        address: &MasterAddr,
         predecessor: &mut Option<Predecessor>,
         engine: &Engine,
     ) -> Result<Connection<D::Stream>, Down> {
-        let address = self.address();
         self.state.borrow_mut().dialled = Some(address.clone());
-        let facts = probe(dial, &address, predecessor.as_ref()).await?;
-        let opened = connection::open(dial, &address, &facts.run_id).await?;
+        let facts = probe(dial, address, predecessor.as_ref()).await?;
+        let opened = connection::open(dial, address, &facts.run_id).await?;
         let (connection, client_id) = opened;
         if self.has_moved() {
             return Err(Down::Broken(REPLACED));
@@ -108,7 +109,7 @@ impl Link {
         };
         let mut others = engine.links().iter().filter(|link| link.master != self.master);
         match others.find(|link| !facts.run_id.is_empty() && same(link)) {
-            Some(link) => Err(Down::SameInstance(link.address())),
+            Some(link) => Err(Down::SameInstance(link.name())),
             None => Ok(()),
         }
     }
@@ -128,7 +129,7 @@ impl Link {
         }
         let deferred = self.send_all_deferred();
         self.keep_in_step();
-        tracing::info!(master = %self.address(), deferred, "the master is up");
+        tracing::info!(master = %self.name(), deferred, "the master is up");
         self.up.set(self.state.borrow().broken.is_none());
     }
 
@@ -136,7 +137,8 @@ impl Link {
         let mut state = self.state.borrow_mut();
         let why = down.to_string();
         if state.last_error.as_ref() != Some(&why) {
-            let master = state.dialled.clone().unwrap_or_else(|| self.address());
+            let dialled = state.dialled.as_ref().map(ToString::to_string);
+            let master = dialled.unwrap_or_else(|| self.name());
             tracing::warn!(%master, "the master is down: {why}");
         }
         state.tried = true;

@@ -57,7 +57,10 @@ impl Link {
             }
             // A master without room for notes must not make this proxy forget its other debts.
             Answer::Error(_) if matches!(*debt, Debt::Note(_)) => {
-                tracing::debug!(master = %self.address(), "it cannot store notes about leases that have ended");
+                tracing::debug!(
+                    master = %self.name(),
+                    "it cannot store notes about leases that have ended"
+                );
             }
             Answer::Error(_) => self.defer(*debt),
             _ => {}

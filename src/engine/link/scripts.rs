@@ -62,7 +62,7 @@ impl Link {
             self.state.borrow_mut().generation = 0;
         } else if self.residents.flush_refused() {
             tracing::warn!(
-                master = %self.address(),
+                master = %self.name(),
                 "the master refuses to flush scripts, so later ones run slower: {why}: allow the proxy to call MULTI, EXEC and SCRIPT FLUSH there, and restart the proxy"
             );
         }

@@ -180,11 +180,15 @@ mod tests {
 
     use super::*;
     use crate::decision::lease::pad::Pad;
-    use crate::lua::program::ScriptRules;
+    use crate::lua::program::{ScriptRules, Tells};
 
     fn program() -> Arc<ProgramText> {
-        let script_rules =
-            ScriptRules { pad: Pad::new(Duration::ZERO, 0.0), longest: None, sees_all_keys: true };
+        let script_rules = ScriptRules {
+            pad: Pad::new(Duration::ZERO, 0.0),
+            longest: None,
+            sees_all_keys: true,
+            tells: Tells::NOTHING,
+        };
         Arc::new(ProgramText::wrap(b"return redis.call('incr', KEYS[1])", "", script_rules))
     }
 

@@ -105,7 +105,7 @@ impl Large {
     async fn settle(&self, asking: &Asking) {
         let words = [&b"EXISTS"[..]].into_iter().chain(self.names());
         let rules = asking.engine.rules();
-        let program = settled_read::program(rules, self.names(), words, Rendering::Own);
+        let program = settled_read::program(&rules, self.names(), words, Rendering::Own);
         self.ask(asking, Kind::Program(program)).await;
     }
 
@@ -212,7 +212,7 @@ impl Large {
         if reading.answered() >= rules.quorum.needed() {
             return Heard::Differ;
         }
-        Heard::Unknown(trouble.unavailable(rules, reading.answered(), Others::Gone))
+        Heard::Unknown(trouble.unavailable(&rules, reading.answered(), Others::Gone))
     }
 
     fn said(&self, answer: &Bytes, now_us: u64, trouble: &mut Trouble) -> Option<Said> {

@@ -222,7 +222,7 @@ async fn content(engine: &Rc<Engine>) -> Result<Libraries, Reply> {
     let key = LIBRARIES.as_bytes();
     let words = [&b"HGETALL"[..], key].into_iter();
     let rendering = Rendering::AsIs;
-    let program = settled_read::program(engine.rules(), std::iter::once(key), words, rendering);
+    let program = settled_read::program(&engine.rules(), std::iter::once(key), words, rendering);
     match engine.run_now(on_register(Kind::Program(program))).await {
         Reply::Raw(hash) if matches!(hash.first(), Some(b'%' | b'*')) => {
             Libraries::read(&hash).ok_or_else(nobody_tells)

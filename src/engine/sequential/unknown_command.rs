@@ -128,7 +128,7 @@ impl Newer {
         let asked = asked.map(|master| asking.engine.ask_aside(master, 0, question.clone(), 1));
         let answers: Vec<Bytes> = join_all(asked).await.into_iter().flatten().collect();
         if answers.len() < rules.quorum.needed() {
-            return Err(asking.engine.lacks_quorum().unwrap_or(verdict::nobody_answered(rules)));
+            return Err(asking.engine.lacks_quorum().unwrap_or(verdict::nobody_answered(&rules)));
         }
         Ok(answers)
     }

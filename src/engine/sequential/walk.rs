@@ -13,8 +13,10 @@ use bytes::Bytes;
 use crate::catalogue::reserved::is_reserved;
 use crate::client::memory::ENTRY;
 use crate::client::outbox::Target;
-use crate::decision::quorum::MasterId;
 use crate::decision::quorum::walk::WalkPlace;
+use crate::decision::quorum::{MasterId, Quorum};
+use crate::decision::roster::roster::Member;
+use crate::decision::roster::seats::at_place;
 use crate::engine::Engine;
 use crate::operation::request::{self, Number};
 use crate::operation::verdict::{self, Trouble};
@@ -84,6 +86,9 @@ pub struct Walk {
 impl Walk {
     /// Returns the reply; nil if `target` has gone meanwhile.
     pub(super) async fn run(&self, engine: &Rc<Engine>, target: &Target) -> Reply {
+        if let Some(reply) = engine.lacks_quorum() {
+            return reply;
+        }
         let mut walker = Walker::new(self, engine);
         if let Some(key) = self.over.key() {
             match keys::exists(engine, self.db, key).await {
@@ -106,8 +111,10 @@ impl Walk {
 struct Walker<'a> {
     walk: &'a Walk,
     engine: &'a Rc<Engine>,
-    /// The masters in an order that other proxies share.
-    masters: Vec<MasterId>,
+    /// The master at each seat, in the order of the roster, which all proxies share.
+    masters: Vec<Option<MasterId>>,
+    /// Quorum of the seats when the walk began.
+    quorum: Quorum,
     /// Entries that have been judged already.
     known: HashSet<Bytes, foldhash::fast::RandomState>,
     shown: Vec<Reply>,
@@ -118,14 +125,13 @@ struct Walker<'a> {
 
 impl<'a> Walker<'a> {
     fn new(walk: &'a Walk, engine: &'a Rc<Engine>) -> Self {
-        let address = |master: MasterId| {
-            let address = engine.links()[master.index()].address();
-            (address.host, address.port)
-        };
-        let mut masters: Vec<_> = engine.rules().quorum.everybody().iter().collect();
-        masters.sort_by_key(|master| address(*master));
+        let (roster, seats) = engine.electorate().followed();
+        let has_seat = |place: &MasterId| roster.member(*place).is_some_and(Member::has_seat);
+        let places = (0..roster.members.len()).map(MasterId::new).filter(has_seat);
+        let masters: Vec<_> = places.map(|place| at_place(&seats, place)).collect();
+        let quorum = Quorum::of(masters.len());
         let (known, shown, trouble) = (HashSet::default(), Vec::new(), Trouble::default());
-        Self { walk, engine, masters, known, shown, failures: 0, trouble }
+        Self { walk, engine, masters, quorum, known, shown, failures: 0, trouble }
     }
 
     async fn all(&mut self, target: &Target) -> Result<Vec<Reply>, Reply> {
@@ -144,8 +150,7 @@ impl<'a> Walker<'a> {
     /// Returns one page to the client. A master's last page has few entries, perhaps all there are; the next master's
     /// is then added.
     async fn one_page(&mut self, cursor: u64) -> Result<Reply, Reply> {
-        let quorum = self.engine.rules().quorum;
-        let mut place = Some(self.found(WalkPlace::decode(quorum, cursor)));
+        let mut place = Some(self.found(WalkPlace::decode(self.quorum, cursor)));
         while let Some(here) = place {
             place = self.step(here).await?;
             if place.is_some_and(|next| next.cursor != 0) {
@@ -154,7 +159,7 @@ impl<'a> Walker<'a> {
         }
         let cursor = match place {
             None => 0,
-            Some(place) => place.encode(quorum).ok_or_else(too_large)?,
+            Some(place) => place.encode(self.quorum).ok_or_else(too_large)?,
         };
         let cursor = Reply::bulk(cursor.to_string());
         Ok(Reply::Array(vec![cursor, Reply::Array(std::mem::take(&mut self.shown))]))
@@ -165,16 +170,19 @@ impl<'a> Walker<'a> {
         if let Some(reply) = self.engine.lacks_quorum() {
             return Err(reply);
         }
-        let quorum = self.engine.rules().quorum;
-        let master = self.masters[here.master];
-        let Some(page) = self.page(master, here.cursor).await? else {
+        let quorum = self.quorum;
+        let page = match self.masters[here.master] {
+            Some(master) => self.page(master, here.cursor).await?.map(|page| (master, page)),
+            None => None,
+        };
+        let Some((master, page)) = page else {
             self.failures += 1;
             if self.failures > 2 * quorum.masters() {
-                return Err(self.trouble.or(verdict::nobody_answered(self.engine.rules())));
+                return Err(self.trouble.or(verdict::nobody_answered(&self.engine.rules())));
             }
             return Ok(Some(here.skipped(quorum)));
         };
-        self.judge(master, page.found).await;
+        self.judge(here.master, master, page.found).await;
         if page.next == 0 {
             return Ok(here.completed(quorum));
         }
@@ -182,15 +190,12 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns where a cursor continues. Cursors of a process that has ended mean nothing to its successor, so the walk
-    /// of that master restarts. Another proxy may know the masters by other addresses, and in another order.
+    /// of that master restarts.
     fn found(&self, place: WalkPlace) -> WalkPlace {
-        let is_there = |index: &usize| self.tag(self.masters[*index]) == place.tag;
-        if place.cursor == 0 || is_there(&place.master) {
-            return place;
-        }
-        match (0..self.masters.len()).find(is_there) {
-            Some(index) => place.found_at(index),
-            None => place.onwards(0, 0),
+        let tag = self.masters[place.master].map(|master| self.tag(master));
+        match place.cursor == 0 || tag == Some(place.tag) {
+            true => place,
+            false => place.onwards(0, 0),
         }
     }
 
@@ -219,9 +224,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Shows new entries on a page of `holder`, unless no quorum has them.
-    async fn judge(&mut self, holder: MasterId, mut found: Vec<Found>) {
-        let quorum = self.engine.rules().quorum;
+    /// Shows new entries on a page of `holder`, the master at `seat`, unless no quorum has them.
+    async fn judge(&mut self, seat: usize, holder: MasterId, mut found: Vec<Found>) {
         found.retain(|each| !self.walk.is_reserved(each) && self.known.insert(each.name.clone()));
         if self.walk.over == WalkOver::Keys {
             let names = found.into_iter().map(|found| found.name).collect();
@@ -229,17 +233,17 @@ impl<'a> Walker<'a> {
             return self.shown.extend(there.into_iter().map(Reply::bulk));
         }
         let has_scores = matches!(self.walk.over, WalkOver::SortedSet(_));
-        let poll = |found| Poll::new(quorum, found, has_scores);
+        let poll = |found| Poll::new(self.quorum, found, has_scores);
         let mut polls: Vec<Poll> = found.into_iter().map(poll).collect();
-        for step in 1..quorum.masters() {
-            let master = MasterId::new((holder.index() + step) % quorum.masters());
+        let (before, after) = self.masters.split_at(seat);
+        for master in after[1..].iter().chain(before).flatten() {
             let mut open: Vec<&mut Poll> = polls.iter_mut().filter(|poll| poll.is_open()).collect();
             if open.is_empty() {
                 break;
             }
             let names = open.iter().map(|poll| &poll.found.name[..]);
             let (request, replies) = self.walk.over.whether_there(names);
-            let Some(answer) = self.engine.ask_aside(master, self.walk.db, request, replies).await
+            let Some(answer) = self.engine.ask_aside(*master, self.walk.db, request, replies).await
             else {
                 continue;
             };

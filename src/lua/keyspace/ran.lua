@@ -36,7 +36,7 @@ else
     end
     local packed, length = reply and cmsgpack.pack(reply) or '\194', '0001'
     if messages then
-      packed = packed .. cmsgpack.pack(messages)
+      PACK_MESSAGES
     end
     if #packed > LONGEST_REPLY then
       packed, length = '', '0000'

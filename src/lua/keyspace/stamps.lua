@@ -26,7 +26,7 @@ end
 
 local packed = cmsgpack.pack(reply)
 if messages then
-  packed = packed .. cmsgpack.pack(messages)
+  PACK_MESSAGES
 end
 if #packed > LONGEST_REPLY then
   packed = ''

@@ -2,7 +2,7 @@
 -- calls look up every command in `how`. Its metatable would lead to the real one.
 local function through(run)
   return function(...)
-    return screened(run, how[...] or other, ...)
+    return SCREENED(run, how[...] or other, ...)
   end
 end
 

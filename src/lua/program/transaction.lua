@@ -67,7 +67,7 @@ local function run_script(number, mode, sha, first, last, count, ...)
       argv[at - count] = word
     end
   end
-  keep_from_writing(mode == 'ro')
+  keep_from_writing(mode == 'ro', true)
   local done, reply = xpcall(opened(tonumber(number), keys, argv), function(raised)
     return explain(raised, sha, tonumber(first), tonumber(last))
   end)

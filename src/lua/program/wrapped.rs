@@ -6,7 +6,7 @@ use super::handlers::{Handler, READ, rare};
 use super::parts::{Statement, compact, statements};
 use super::scan::Scan;
 use super::{
-    OfLibrary, Place, ProgramPart, ProgramText, ScriptRules, handlers, names, opening, parts,
+    OfLibrary, Place, ProgramPart, ProgramText, ScriptRules, Tells, handlers, names, opening, parts,
 };
 use crate::acl::guard::Guard;
 use crate::catalogue::keys::WITHOUT_KEYS;
@@ -176,7 +176,10 @@ fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
         format!("[\"{name}\"]={},", (frame.handler)(name, handler))
     };
     let how: String = scan.handlers.iter().map(entry).collect();
-    parts::before(&frame.library, &format!("how={{{how}}}\n{}", *ANY))
+    parts::before(
+        &frame.library,
+        &format!("how={{{how}}}\n{}", ANY.replace("SCREENED", frame.screened)),
+    )
 }
 
 /// Returns the functions to call instead of `redis.call` where that needs care. Many refused scripts have only read
@@ -228,6 +231,8 @@ pub(super) struct Frame {
     handler: fn(&str, Handler) -> Handler,
     /// Whether it has functions for the most frequent calls with one key.
     is_cheap: bool,
+    /// Function that every call of a script that may do anything passes.
+    screened: &'static str,
     /// Declares the tables in which the script finds keys and arguments, if they are not those of the master.
     tables: &'static str,
     head: String,
@@ -243,6 +248,7 @@ impl Frame {
         head: &str,
         [save, keys, ttl]: [&str; 3],
         run: &str,
+        tells: bool,
     ) -> Self {
         let (shim, completes) = (include_str!("shim.lua"), include_str!("completes.lua"));
         let place = |(name, first): &(&str, usize)| format!("['{name}']={}", first + 1);
@@ -256,23 +262,45 @@ impl Frame {
         let hidden = include_str!("hidden.lua");
         let (chance, streams) = (include_str!("chance.lua"), include_str!("streams.lua"));
         let rare = rare(handler);
-        let parts = [save, &shim, keys, chance, ttl, completes, hidden, streams, &rare];
+        let (told, screened) =
+            if tells { (include_str!("told.lua"), "told") } else { ("", "screened") };
+        let parts = [save, &shim, keys, chance, ttl, completes, hidden, streams, &rare, told];
         let library = statements(&parts.concat());
         let run = compact(&run.replace("EXPLAIN", &EXPLAIN));
-        Self { handler, is_cheap: false, tables: "", head: compact(head), library, run }
+        Self { handler, is_cheap: false, screened, tables: "", head: compact(head), library, run }
     }
 
     /// Returns the frame for scripts that may use undeclared keys, or for scripts that do not.
-    pub(super) fn of(makes_up_keys: bool) -> &'static Self {
-        if makes_up_keys { &MADE_UP } else { &DECLARED }
+    pub(super) fn of(makes_up_keys: bool, tells: Tells) -> &'static Self {
+        match (makes_up_keys, tells.is_any()) {
+            (false, false) => &DECLARED,
+            (true, false) => &MADE_UP,
+            (false, true) => &DECLARED_TOLD,
+            (true, true) => &MADE_UP_TOLD,
+        }
     }
 
     /// Creates a frame for registers. The strings are the Lua for images of what keys held: it declares them, creates
     /// one, and restores all.
-    fn on_registers(calls: Calls, [images, keep, give_back]: [&str; 3]) -> Self {
+    fn on_registers(calls: Calls, images: [&str; 3]) -> Self {
+        Self::with_images(calls, images, false)
+    }
+
+    /// Creates a frame that also tells what the program does.
+    fn told([images, keep, give_back]: [&str; 3]) -> Self {
+        let images = [images, include_str!("../keyspace/note.lua")].concat();
+        let keep = [keep, "telling.note(key)\n"].concat();
+        Self::with_images(Calls::One, [&images, &keep, give_back], true)
+    }
+
+    fn with_images(calls: Calls, [images, keep, give_back]: [&str; 3], tells: bool) -> Self {
+        let packed = match tells {
+            true => include_str!("../keyspace/pack_told.lua"),
+            false => "packed = packed .. cmsgpack.pack(messages)\n",
+        };
         let finish = format!(
             "finish = function(reply, messages, db, remembered)\n{}end\n",
-            include_str!("../keyspace/stamps.lua")
+            include_str!("../keyspace/stamps.lua").replace("PACK_MESSAGES\n", packed)
         );
         let general =
             [keyspace::KIND, keyspace::STAMP, include_str!("../keyspace/head.lua"), &finish]
@@ -281,6 +309,7 @@ impl Frame {
             lua.replace("EXPECTED\n", include_str!("../keyspace/expected.lua"))
                 .replace("KEPT\n", include_str!("../keyspace/kept.lua"))
                 .replace("RAN\n", include_str!("../keyspace/ran.lua"))
+                .replace("PACK_MESSAGES\n", packed)
                 .replace("GENERAL", &general)
                 .replace("REMEMBERED", keyspace::REMEMBERED)
                 .replace("RECENT_OF", keyspace::RECENT)
@@ -314,7 +343,7 @@ impl Frame {
         };
         let keys = include_str!("../keyspace/keys.lua").replace("WITHOUT_KEYS", WITHOUT_KEYS);
         let ttl = include_str!("../keyspace/ttl.lua");
-        Self::new(handlers::on_registers, &head, [&save, &keys, ttl], &run)
+        Self::new(handlers::on_registers, &head, [&save, &keys, ttl], &run, tells)
     }
 
     /// Declares the names that a script that names all its commands calls instead of `redis.call`.
@@ -355,6 +384,17 @@ static MADE_UP: LazyLock<Frame> = LazyLock::new(|| {
     let (keep, give_back) =
         (include_str!("../keyspace/keep_image.lua"), include_str!("../keyspace/give_back.lua"));
     Frame::on_registers(Calls::One, ["local images = {}\n", keep, give_back])
+});
+
+/// Like [`DECLARED`], for programs that tell what they do.
+static DECLARED_TOLD: LazyLock<Frame> =
+    LazyLock::new(|| Frame::told(["", "", include_str!("../keyspace/too_late.lua")]));
+
+/// Like [`MADE_UP`], for programs that tell what they do.
+static MADE_UP_TOLD: LazyLock<Frame> = LazyLock::new(|| {
+    let (keep, give_back) =
+        (include_str!("../keyspace/keep_image.lua"), include_str!("../keyspace/give_back.lua"));
+    Frame::told(["local images = {}\n", keep, give_back])
 });
 static CHEAP: LazyLock<Vec<Statement>> = LazyLock::new(|| {
     let cheap = include_str!("../keyspace/cheap.lua");

@@ -8,7 +8,7 @@ use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::mark::{Mark, Proof};
 use crate::decision::roster::noted::ClockNote;
-use crate::decision::roster::roster::{Roster, Standing as Seat};
+use crate::decision::roster::roster::Roster;
 use crate::decision::roster::seats::{Seats, is_strange};
 use crate::decision::roster::term::Term;
 use crate::masters::facts::{Bar, Facts};
@@ -112,7 +112,7 @@ impl State {
             MasterStanding::Probation(before) => MasterStanding::Probation(before.clone()),
             _ => MasterStanding::Probation(cause),
         };
-        if let Seat::Out { since } = member.standing {
+        if let Some(since) = self.roster.out_since(place) {
             return forgot(match &known.facts {
                 _ if member.is_new() => Cause::Replaced,
                 Some(facts) if facts.run_id != member.run_id => Cause::Restarted,
@@ -159,8 +159,23 @@ impl State {
         is_newer || mark.proves_same(&expected) || mark.missed_a_raise_to(&expected)
     }
 
+    /// Returns the masters of the list that have a seat. For seats of nobody, and of members that the list lacks, there
+    /// are places of nobody.
+    fn seated(&self) -> MasterSet {
+        let places = (0..self.seats.len()).map(MasterId::new);
+        let (members, others): (Vec<_>, Vec<_>) =
+            places.partition(|at| self.seats[at.index()].is_some());
+        let has_seat = |at: &MasterId| {
+            let member = self.seats[at.index()].and_then(|place| self.roster.member(place));
+            member.is_some_and(|member| member.has_seat() && member.is_somebody())
+        };
+        let seated = members.into_iter().filter(has_seat);
+        seated.chain(others.into_iter().rev()).take(self.roster.seats()).collect()
+    }
+
     pub(super) fn next_term(&self) -> Term {
-        if !self.serves || self.refusal.is_some() {
+        let has_room = self.roster.seats() <= self.masters.len();
+        if !self.serves || self.refusal.is_some() || !has_room {
             return Term::default();
         }
         let proofs = self.masters.iter().enumerate().map(|(at, known)| {
@@ -178,5 +193,6 @@ impl State {
         Term::new(self.roster.version, proofs.collect())
             .judged_by(self.clocks.begun())
             .beside(strangers)
+            .seated(self.seated(), self.roster.seating)
     }
 }

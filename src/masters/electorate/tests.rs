@@ -13,7 +13,7 @@ fn electorate() -> Electorate {
         are_new: false,
     };
     let address = |port| format!("nowhere:{port}").parse().expect("an address");
-    Electorate::new(terms, 0.01, (1..=3).map(address).collect())
+    Electorate::new(terms, 0.01, (1..=3).map(address).collect(), 3)
 }
 
 /// Records a probe of a master that shows `mark` and whose clock is `seconds` ahead.
@@ -48,4 +48,27 @@ fn a_master_whose_clock_is_set_while_it_is_copied_to_is_doubted_until_its_mark_i
     assert!(electorate.is_doubted(set), "the copy that goes on ends keys by two clocks");
     look_at(&electorate, set, "", 1_012);
     assert!(!electorate.is_doubted(set));
+}
+
+#[test]
+fn a_vacant_seat_counts_like_a_master_that_is_down() {
+    use crate::decision::register::Program as _;
+    use crate::decision::roster::roster::{Change, Member, Roster, Stage};
+    let member = |id: u64| Member::founder(id, format!("run{id}"), vec![format!("a:{id}")]);
+    let five = Roster {
+        cluster: "c".to_owned(),
+        version: 7,
+        stage: Stage::Founded,
+        members: (0..5).map(member).collect(),
+        ..Roster::default()
+    };
+    let vacate = Change::Vacate { member: MasterId::new(1), incarnation: 1 };
+    let (four, _) = vacate.run(&five);
+    let terms = ElectorateTerms { quorum: Quorum::of(5), ..*electorate().terms() };
+    let address = |port| format!("nowhere:{port}").parse().expect("an address");
+    let electorate = Electorate::new(terms, 0.01, (1..=5).map(address).collect(), 7);
+    electorate.serve();
+    let seats = [Some(0), None, Some(2), Some(3), Some(4), None, None];
+    electorate.follow(&four, &seats.map(|place| place.map(MasterId::new)).to_vec());
+    assert_eq!((electorate.quorum().masters(), electorate.quorum().needed()), (5, 3));
 }

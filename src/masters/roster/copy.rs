@@ -6,6 +6,7 @@
 //! meanwhile are removed, and keys removed since they were given do not come back. No key makes the copy stop, and no
 //! timer ends it.
 
+pub(super) mod level;
 mod page;
 mod registers;
 
@@ -74,9 +75,17 @@ impl Progress {
         }
     }
 
-    /// Returns the approximate number of keys to copy.
-    pub fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
+    /// Returns the number of keys copied since the copy began, and the approximate number in all: 0 until they are
+    /// counted.
+    ///
+    /// They are counted once. Keys that are written, or change, during the copy are copied in addition, so the number in
+    /// all grows with those.
+    pub fn counts(&self) -> (u64, u64) {
+        let copied = self.copied();
+        match self.total.load(Ordering::Relaxed) {
+            0 => (copied, 0),
+            counted => (copied, counted.max(copied)),
+        }
     }
 }
 
@@ -188,13 +197,14 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         loop {
             tokio::time::sleep(SAID_FOR / 4).await;
             self.say(&self.target).await?;
-            let (copied, total) = (self.progress.copied(), self.progress.total());
+            let (copied, total) = self.progress.counts();
             tracing::info!(master = %self.address, copied, total, "restoring data that the master may have lost");
         }
     }
 
     async fn say(&self, target: &Errand) -> Result<(), Failed> {
-        let text = format!("{} {}", self.progress.copied(), self.progress.total());
+        let (copied, total) = self.progress.counts();
+        let text = format!("{copied} {total}");
         // The selected database changes during the copy, so the script selects its own.
         let mut say = redis::cmd("EVAL");
         say.arg(SAY).arg(1).arg(COPYING).arg(text).arg(SAID_FOR.as_millis() as u64);

@@ -8,7 +8,8 @@
 mod anew;
 mod beginning;
 mod flushing;
-mod replacing;
+mod leaving;
+mod ordered;
 mod tending;
 
 use std::cell::{Cell, RefCell};
@@ -18,9 +19,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use self::replacing::Candidate;
+use self::ordered::Candidate;
 use super::marks::Keys;
 use super::register::{Changed, Register};
+use crate::config::MasterAddr;
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::roster::admission::{Copy, Shown};
 use crate::decision::roster::anew::Rests;
@@ -53,6 +55,8 @@ pub struct Keeper<D> {
     worker: u64,
     /// Name of the cluster that this keeper would found.
     cluster: String,
+    /// The masters that the list names. Their places may go to others.
+    named: Vec<(MasterId, MasterAddr)>,
     /// The newest roster known to be decided.
     roster: RefCell<Roster>,
     /// Time at which the roster was learned. Earlier findings say nothing about it.
@@ -72,6 +76,9 @@ pub struct Keeper<D> {
     last_error: RefCell<Option<String>>,
     /// Orders whose new instances have been probed, or have failed to answer.
     candidates: RefCell<VecDeque<Candidate>>,
+    is_levelling: Cell<bool>,
+    /// Version since which a member is to leave, once the others hold everything.
+    levelled: Cell<Option<u64>>,
 }
 
 /// Recent admissions of a member.
@@ -96,9 +103,10 @@ impl<D: Dial + Clone> Keeper<D> {
         Rc::new(Self {
             worker: fastrand::u64(..1 << 48),
             cluster: format!("{:016x}", fastrand::u64(..)),
+            named: errands.electorate.addresses(),
             roster: RefCell::default(),
             learned: Cell::new(clock::now()),
-            seats: RefCell::new(vec![None; errands.electorate.addresses().len()]),
+            seats: RefCell::new(vec![None; errands.electorate.places()]),
             copies: RefCell::default(),
             copying: RefCell::default(),
             admissions: RefCell::default(),
@@ -108,6 +116,8 @@ impl<D: Dial + Clone> Keeper<D> {
             waits_since: Cell::default(),
             last_error: RefCell::default(),
             candidates: RefCell::default(),
+            is_levelling: Cell::default(),
+            levelled: Cell::default(),
             errands,
         })
     }
@@ -157,7 +167,7 @@ impl<D: Dial + Clone> Keeper<D> {
             return;
         }
         let voters = Voters::Members;
-        let register = Register { errands: &self.errands, worker: self.worker, voters };
+        let register = self.register(voters);
         if let Ok(settled) = register.settle().await {
             self.knows(&settled);
         }
@@ -165,7 +175,7 @@ impl<D: Dial + Clone> Keeper<D> {
 
     fn knows_what_is_decided(&self) -> bool {
         let sights = self.errands.electorate.sights();
-        match learning::newest(self.errands.quorum, &rosters(&sights)) {
+        match learning::newest(&rosters(&sights)) {
             Some(Newest { state, is_decided: true }) => _ = self.knows(&state.value),
             _ => return false,
         }
@@ -179,7 +189,7 @@ impl<D: Dial + Clone> Keeper<D> {
     async fn turn(self: &Rc<Self>) -> Result<Turn, Failed> {
         let sights = self.errands.electorate.sights();
         if self.learn(&sights).await? == Turn::Acted
-            || self.obey(&sights).await
+            || self.obey().await
             || self.clear_rests(&sights).await?
         {
             return Ok(Turn::Acted);
@@ -194,7 +204,7 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Takes over the newest roster that a quorum holds. If the masters disagree, brings them to agreement first.
     async fn learn(&self, sights: &[Option<MasterSight>]) -> Result<Turn, Failed> {
         let (known, held) = (self.roster.borrow().clone(), self.usable_rosters(sights));
-        match learning::lesson(&known, self.errands.quorum, &held) {
+        match learning::lesson(&known, &held) {
             None => Ok(Turn::Idle),
             Some(Lesson::TakeOver(decided)) => Ok(self.take_over(sights, decided).await),
             Some(Lesson::Settle(newest)) => self.settle(sights, &newest.value).await,
@@ -203,7 +213,7 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Returns the rosters that masters hold, except for foundings that nobody can finish.
     fn usable_rosters<'a>(&self, sights: &'a [Option<MasterSight>]) -> Vec<&'a Accepted> {
-        let shown = self.shown_ever(sights);
+        let shown = self.listed(self.shown_ever(sights));
         let is_usable = |held: &&Accepted| !founding::is_lost(&held.value, &shown);
         rosters(sights).into_iter().filter(is_usable).collect()
     }
@@ -228,7 +238,7 @@ impl<D: Dial + Clone> Keeper<D> {
             return Ok(Turn::Idle);
         }
         let voters = self.voters_of(newest);
-        match (Register { errands: &self.errands, worker: self.worker, voters }).settle().await {
+        match self.register(voters).settle().await {
             Ok(settled) => Ok(self.knows(&settled)),
             // Too many have forgotten it, so the remaining copy is the best available.
             Err(Failed::NoQuorum) if newest.stage == Stage::Founded => {
@@ -242,7 +252,28 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Whether all masters of the list were seen, or the others had time to appear.
     fn has_looked(&self, sights: &[Option<MasterSight>]) -> bool {
-        sights.iter().all(Option::is_some) || self.started.elapsed() >= FIRST_LOOKS
+        self.unseen(sights).is_empty() || self.started.elapsed() >= FIRST_LOOKS
+    }
+
+    /// Returns the places of the list whose master was not seen.
+    fn unseen(&self, sights: &[Option<MasterSight>]) -> Vec<usize> {
+        let is_unseen = |at: &usize| sights[*at].is_none() && self.has_somebody(MasterId::new(*at));
+        (0..sights.len()).filter(is_unseen).collect()
+    }
+
+    /// Returns what is known of the masters of the list, without places of nobody.
+    fn listed<T>(&self, by_master: Vec<T>) -> Vec<T> {
+        let listed = self.places().zip(by_master).filter(|(master, _)| self.has_somebody(*master));
+        listed.map(|(_, known)| known).collect()
+    }
+
+    /// Whether there is a master at this place of the list.
+    fn has_somebody(&self, master: MasterId) -> bool {
+        self.errands.electorate.address(master).is_some()
+    }
+
+    fn places(&self) -> impl Iterator<Item = MasterId> + use<D> {
+        (0..self.errands.electorate.places()).map(MasterId::new)
     }
 
     /// Takes a roster over if it is news.
@@ -269,8 +300,10 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Whether no master of the list has anything left of a cluster, because another was founded since.
     fn is_gone(&self, cluster: &str) -> bool {
         let sights = self.errands.electorate.sights();
-        sights.iter().all(|sight| {
-            let Some(sight) = sight else { return false };
+        if !self.unseen(&sights).is_empty() {
+            return false;
+        }
+        sights.iter().flatten().all(|sight| {
             let is_its = sight.marks.any().is_some_and(|mark| mark.is_of(cluster));
             let knows_it = sight.marks.roster().is_some_and(|state| state.value.cluster == cluster);
             !is_its && !knows_it
@@ -330,7 +363,12 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     async fn change(&self, voters: Voters, change: Change) -> Result<Changed, Failed> {
-        Register { errands: &self.errands, worker: self.worker, voters }.change(change).await
+        self.register(voters).change(change).await
+    }
+
+    /// Returns this proxy's access to the roster, as these voters hold it.
+    fn register(&self, voters: Voters) -> Register<'_, D> {
+        Register { errands: &self.errands, worker: self.worker, voters }
     }
 
     /// Replaces or removes the marks of a master of the list if they are unchanged since the probe.
@@ -379,7 +417,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     fn address(&self, master: MasterId) -> String {
-        self.errands.electorate.address(master).to_string()
+        self.errands.electorate.name(master)
     }
 
     /// Returns what each master of the list has shown since the roster was learned.

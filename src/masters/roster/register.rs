@@ -98,6 +98,7 @@ impl<D: Dial> Register<'_, D> {
     /// asked once, because it has one vote.
     async fn masters(&self) -> Vec<(MasterId, Errand)> {
         let sights = self.errands.electorate.sights();
+        let quorum = self.errands.electorate.quorum();
         let seen = sights.iter().enumerate().filter(|(_, sight)| sight.is_some());
         let open = |(at, _)| async move {
             let master = MasterId::new(at);
@@ -119,7 +120,7 @@ impl<D: Dial> Register<'_, D> {
                 masters.push((master, errand));
             }
             let speaking = masters.iter().filter(|(master, _)| may_speak(*master)).count();
-            if speaking == self.errands.quorum.needed() {
+            if speaking == quorum.needed() {
                 deadline = deadline.min(clock::now() + begun.elapsed() + GRACE);
             }
         }

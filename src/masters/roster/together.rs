@@ -104,9 +104,9 @@ impl Together {
                 if let Some((ours, _)) = seen(sights).find(is_same) {
                     return Some(format!(
                         "{} of shard {} is the same instance as {} of shard {}: name each master once",
-                        self.electorates[at].address(ours),
+                        self.electorates[at].name(ours),
                         self.name(at),
-                        electorate.address(theirs),
+                        electorate.name(theirs),
                         self.name(other),
                     ));
                 }

@@ -38,7 +38,7 @@ pub fn trusted(terms: &ElectorateTerms, facts: &[&Facts]) -> Result<Trusted, Str
     if terms.quorum.reached_by(old) {
         return Ok(Trusted { masters: old, is_first_deployment: false });
     }
-    if terms.cold_start == ColdStart::Wait || !old.is_empty() {
+    if terms.cold_start != ColdStart::Trust || !old.is_empty() {
         return Err("the masters started recently and may have forgotten locks: they vote once they have been up for --restart-wait"
             .to_owned());
     }

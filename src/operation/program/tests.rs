@@ -6,7 +6,7 @@ use super::*;
 use crate::decision::keyspace::slot::State;
 use crate::decision::lease::pad::Pad;
 use crate::decision::quorum::MasterId;
-use crate::lua::program::ScriptRules;
+use crate::lua::program::{ScriptRules, Tells};
 use crate::operation::register::stamp;
 use crate::time::clock;
 
@@ -15,6 +15,7 @@ fn script_rules() -> ScriptRules {
         pad: Pad::new(Duration::from_millis(50), 0.01),
         longest: None,
         sees_all_keys: true,
+        tells: Tells::NOTHING,
     }
 }
 

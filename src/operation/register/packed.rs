@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_was_published_stands_behind_the_reply() {
-        let message = Message { shard: false, channel: "c".into(), payload: "m".into() };
+        let message = Message::Published { shard: false, channel: "c".into(), payload: "m".into() };
         let published = b"\x07\x93\xa7publish\xa1c\xa1m";
         assert_eq!(reply(published), Some((b":7\r\n".to_vec(), vec![message])));
         assert_eq!(reply(&published[..published.len() - 1]), None);

@@ -34,9 +34,9 @@ pub(super) enum Learned {
 }
 
 impl Past {
-    pub(super) fn new(quorum: Quorum, patience_us: i64) -> Self {
+    pub(super) fn new(places: usize, patience_us: i64) -> Self {
         Self {
-            notes: vec![None; quorum.masters()],
+            notes: vec![None; places],
             looked_at: MasterSet::EMPTY,
             since_us: None,
             patience_us,

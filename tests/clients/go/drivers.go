@@ -26,8 +26,7 @@ func dialRedigo(address string) *redis.Pool {
 	}
 }
 
-// dialRueidis disables client-side caching: its CLIENT TRACKING needs one server that sees every
-// write and announces it.
+// dialRueidis has rueidis's own settings: it turns client-side caching on.
 func dialRueidis(address string) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, DisableCache: true})
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}})
 }

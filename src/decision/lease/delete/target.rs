@@ -19,6 +19,8 @@ pub(super) struct Target {
     pub(super) open: MasterSet,
     /// Masters of the first round of a known lease, asked to delete it before they showed it, with an unknown outcome.
     unsure: MasterSet,
+    /// Whether a master that went out of the cluster may have deleted it.
+    is_lost: bool,
 }
 
 impl Target {
@@ -70,6 +72,22 @@ impl Target {
             self.gone.insert(master);
         }
         was_told
+    }
+
+    /// Forgets what these masters have answered. Their places may hold it again, once they are copied to.
+    pub(super) fn forget(&mut self, masters: MasterSet) {
+        let lost = self.open.union(self.unsure).and(masters);
+        self.is_lost |= !lost.is_empty();
+        let sets =
+            [&mut self.told, &mut self.deleted, &mut self.gone, &mut self.open, &mut self.unsure];
+        for set in sets {
+            *set = set.without(masters);
+        }
+    }
+
+    /// Whether a master that showed it may have deleted it, with an unknown outcome.
+    pub(super) fn may_be_hit(&self) -> bool {
+        self.is_lost || !self.open.is_empty()
     }
 
     /// Returns the masters that had it and no longer do.

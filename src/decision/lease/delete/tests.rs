@@ -108,6 +108,51 @@ fn the_silent_may_hold_what_one_master_shows() {
 }
 
 #[test]
+fn what_went_out_with_a_master_is_deleted_on_the_others() {
+    for late in [Vote::Deleted, Vote::Unknown] {
+        let mut delete = looking();
+        assert_eq!(see(&mut delete, &[held(7), held(7)]), told(&[(0, tag(7)), (1, tag(7))]));
+        assert_eq!(delete.vote(0, MasterId::new(0), Vote::Deleted, ms(1)), Step::Wait);
+        delete.forget(set(&[0]));
+        assert_eq!(delete.vote(0, MasterId::new(1), Vote::Deleted, ms(1)), Step::Wait);
+        let step = delete.sight(0, MasterId::new(2), held(7), ms(1));
+        assert_eq!(step, told(&[(2, tag(7))]));
+        let step = delete.vote(0, MasterId::new(2), late, ms(1));
+        assert_eq!(step, if late == Vote::Deleted { Step::Deleted } else { Step::Wait });
+        let due = Some(ms(51)).filter(|_| late == Vote::Unknown);
+        assert_eq!(delete.deadline(), due);
+        assert_eq!(delete.tick(ms(51)), if due.is_some() { Step::Look } else { Step::Wait });
+    }
+}
+
+#[test]
+fn a_deletion_waits_for_a_master_that_has_yet_to_vote() {
+    let mut delete = looking();
+    delete.expect_more(true);
+    delete.sight(0, MasterId::new(2), Sight::Unknown, ms(1));
+    assert_eq!(see(&mut delete, &[held(7), Sight::Missing]), told(&[(0, tag(7))]));
+    assert_eq!(delete.vote(0, MasterId::new(0), Vote::Deleted, ms(2)), Step::Wait);
+    assert_eq!(delete.tick(ms(100)), Step::Look);
+    delete.ask(MasterSet::first(3), ms(100));
+    assert_eq!(delete.sight(1, MasterId::new(0), Sight::Missing, ms(101)), Step::Wait);
+    assert_eq!(delete.sight(1, MasterId::new(1), Sight::Missing, ms(101)), Step::Wait);
+    let step = delete.sight(1, MasterId::new(2), held(7), ms(101));
+    assert_eq!(step, told(&[(2, tag(7))]), "it was copied to");
+    assert_eq!(delete.vote(1, MasterId::new(2), Vote::Deleted, ms(102)), Step::Deleted);
+}
+
+#[test]
+fn a_delete_that_went_out_with_its_answer_is_not_known() {
+    let mut delete = looking();
+    assert_eq!(see(&mut delete, &[held(7), held(7)]), told(&[(0, tag(7)), (1, tag(7))]));
+    delete.vote(0, MasterId::new(1), Vote::Missing, ms(1));
+    delete.forget(set(&[0]));
+    delete.vote(0, MasterId::new(0), Vote::Unknown, ms(1));
+    let step = delete.sight(0, MasterId::new(2), Sight::Missing, ms(1));
+    assert!(matches!(step, Step::Unavailable { .. }), "{step:?}: another may have released it");
+}
+
+#[test]
 fn a_lost_answer_to_a_delete_is_not_known() {
     let mut delete = looking();
     see(&mut delete, &[held(7), held(7), Sight::Missing]);

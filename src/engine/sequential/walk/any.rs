@@ -27,7 +27,9 @@ impl Walker<'_> {
             if let Some(reply) = self.engine.lacks_quorum() {
                 return Err(reply);
             }
-            let master = self.masters[fastrand::usize(..self.masters.len())];
+            let Some(master) = self.masters[fastrand::usize(..self.masters.len())] else {
+                continue;
+            };
             let drawn = self.drawn_by(master).await.unwrap_or_default();
             if let Some(name) = self.first_that_is_there(master, drawn).await {
                 return Ok(Reply::bulk(name));

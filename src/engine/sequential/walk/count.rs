@@ -32,18 +32,17 @@ impl Walker<'_> {
 
     /// Returns the number of keys that at least a quorum has, given each master's count.
     async fn count_many(&mut self, target: &Target) -> Result<i64, Reply> {
-        let quorum = self.engine.rules().quorum;
         let mut counts = Vec::new();
-        for master in self.masters.clone() {
+        for master in self.masters.clone().into_iter().flatten() {
             if target.is_closed() {
                 return Ok(0);
             }
             counts.extend(self.count_on(master).await);
         }
         counts.sort_unstable_by(|a, b| b.cmp(a));
-        match counts.get(quorum.needed() - 1) {
+        match counts.get(self.quorum.needed() - 1) {
             Some(count) => Ok(*count),
-            None => Err(verdict::nobody_answered(self.engine.rules())),
+            None => Err(verdict::nobody_answered(&self.engine.rules())),
         }
     }
 

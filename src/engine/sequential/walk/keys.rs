@@ -36,8 +36,8 @@ pub(super) async fn that_are_there(
     let reading = || Reading::new(quorum, quorum.everybody());
     let poll = |name| Poll { name, reading: reading(), there: MasterSet::EMPTY };
     let mut polls: Vec<Poll> = names.into_iter().map(poll).collect();
-    for step in 0..quorum.masters() {
-        let master = MasterId::new((holder.index() + step) % quorum.masters());
+    let others = quorum.everybody().without([holder].into_iter().collect());
+    for master in std::iter::once(holder).chain(others.iter()) {
         let mut open: Vec<&mut Poll> =
             polls.iter_mut().filter(|poll| poll.reading.verdict().is_none()).collect();
         if open.is_empty() {

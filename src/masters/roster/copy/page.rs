@@ -67,6 +67,11 @@ impl Entry {
         Held { content, ttl_ms: self.ttl_ms }
     }
 
+    /// Whether the key is a register, which a page of locks says nothing about.
+    pub(super) fn is_stamp(&self) -> bool {
+        self.found == Found::Stamp
+    }
+
     /// Returns the condition for overwriting this entry: that it is still there.
     pub(super) fn that_it_is(&self) -> Over {
         let attempt = match &self.found {

@@ -131,6 +131,34 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(looked)
     }
 
+    /// Settles the registers whose state no quorum of the sources is seen to hold. Returns those that others are
+    /// changing or settling.
+    pub(super) async fn settle_differing(
+        &self,
+        db: u32,
+        keys: &[Vec<u8>],
+    ) -> Result<Vec<Vec<u8>>, Failed> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now_us = (self.now_us)();
+        let read = self.sources.iter().map(|source| self.kept(source, db, keys));
+        let theirs = try_join_all(read).await?;
+        let is_known = |at: usize| {
+            let sights: Vec<&Sight<Job>> = theirs.iter().map(|kept| &kept[at].1.sight).collect();
+            known(self.quorum, &sights, now_us).is_some()
+        };
+        let differing = (0..keys.len()).filter(|at| !is_known(*at)).map(|at| keys[at].clone());
+        let settle = |key: Vec<u8>| async move {
+            Ok::<_, Failed>(match self.settle_one(db, &key).await? {
+                Settled::Gift(_) => None,
+                Settled::Contested(_) | Settled::Open(_) => Some(key),
+            })
+        };
+        let settling = stream::iter(differing).map(settle).buffer_unordered(SETTLED_AT_ONCE);
+        Ok(settling.try_collect::<Vec<_>>().await?.into_iter().flatten().collect())
+    }
+
     /// Returns a source's copy of each key, and whether it has a stamp. A key without a stamp counts as promised at
     /// the floor.
     async fn kept(

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{FIRST_LOOKS, Keeper, PAUSE, Turn, distinct};
+use crate::config::{ColdStart, MasterAddr};
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::founding::{self, Task};
 use crate::decision::roster::learning;
 use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Change, Member, Roster, Stage, Standing, Voters};
-use crate::decision::roster::seats::{Seats, at_place, seats};
+use crate::decision::roster::seats::{Seats, at_place, missing, seats};
 use crate::decision::roster::shards::Step;
 use crate::masters::dial::Dial;
 use crate::masters::electorate::{FIRST_VERSION, MasterSight};
@@ -48,12 +49,13 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Abandons a founding that nobody can finish. What masters keep of it is cleared like other remains.
     fn give_up_founding(&self, sights: &[Option<MasterSight>]) {
         let known = &mut *self.roster.borrow_mut();
-        let is_lost = founding::is_lost(known, &self.shown_ever(sights));
+        let is_lost = founding::is_lost(known, &self.listed(self.shown_ever(sights)));
         if is_lost {
             let cluster = &known.cluster;
             tracing::info!(%cluster, "abandoning an unfinished founding: its masters were restarted in the meantime");
         }
-        if is_lost || founding::is_in_vain(known, sights.iter().map(held)) {
+        let held = self.listed(sights.iter().map(held).collect()).into_iter();
+        if is_lost || founding::is_in_vain(known, held) {
             *known = Roster::default();
         }
     }
@@ -124,6 +126,9 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Founds a cluster while none is known, once all masters of the list are there.
     async fn found(self: &Rc<Self>, sights: &[Option<MasterSight>]) -> Result<Turn, Failed> {
+        if self.errands.electorate.terms().cold_start == ColdStart::Join {
+            return self.wait_for(Obstacle::lasting(ONLY_JOINS.to_owned()));
+        }
         let rests: Vec<_> = rests(sights).collect();
         if rests.is_empty() {
             self.waits_since.set(None);
@@ -132,10 +137,10 @@ impl<D: Dial + Clone> Keeper<D> {
                 "{} of {} masters carry marks, and no quorum knows the cluster they belong to: \
                  waiting until more are reachable, or --restart-wait has passed",
                 rests.len(),
-                sights.len()
+                self.addresses().iter().filter(|it| !it.is_empty()).count()
             )));
         }
-        let unseen: Vec<_> = (0..sights.len()).filter(|at| sights[*at].is_none()).collect();
+        let unseen = self.unseen(sights);
         if !unseen.is_empty() {
             return self.wait_for(self.missing(&unseen));
         }
@@ -166,7 +171,7 @@ impl<D: Dial + Clone> Keeper<D> {
         self.look_again().await;
         let sights = self.errands.electorate.sights();
         let held = self.usable_rosters(&sights);
-        if learning::newest(self.errands.quorum, &held).is_some_and(|it| it.is_decided) {
+        if learning::newest(&held).is_some_and(|it| it.is_decided) {
             return Ok(Turn::Acted);
         }
         for (master, sight) in rests(&sights) {
@@ -222,7 +227,8 @@ impl<D: Dial + Clone> Keeper<D> {
         let members = facts.iter().enumerate().map(member).collect();
         let (cluster, stage) = (self.cluster.clone(), Stage::Founding);
         let shard = self.errands.together.part(self.errands.shard);
-        Ok(Roster { cluster, version: FIRST_VERSION, stage, members, losses: 0, shard })
+        let version = FIRST_VERSION;
+        Ok(Roster { cluster, version, stage, members, shard, ..Roster::default() })
     }
 
     /// Finishes the founding of a known roster, or serves it.
@@ -240,15 +246,21 @@ impl<D: Dial + Clone> Keeper<D> {
         let is_unknown =
             |(at, sight): (usize, &Option<MasterSight>)| sight.is_some() && found[at].is_none();
         let unknown = sights.iter().enumerate().position(is_unknown);
-        let marked: Vec<usize> = (0..sights.len())
-            .filter(|at| sights[*at].as_ref().is_some_and(|sight| sight.marks.any().is_some()))
-            .collect();
-        let is_all_seen = sights.iter().all(Option::is_some);
-        if unknown.is_some() && is_all_seen && marked.len() < self.errands.quorum.needed() {
+        // The other places have the members that the list lacks, which say nothing about the list.
+        let listed = &sights[..self.named.len()];
+        let is_marked = |sight: &Option<MasterSight>| {
+            sight.as_ref().is_some_and(|sight| sight.marks.any().is_some())
+        };
+        let marked: Vec<usize> = (0..listed.len()).filter(|at| is_marked(&listed[*at])).collect();
+        let is_all_seen = self.unseen(listed).is_empty();
+        if unknown.is_some() && is_all_seen && marked.len() < known.quorum().needed() {
             self.errands.electorate.refuse(self.of_others(&known.cluster, &marked));
             return Ok(Turn::Idle);
         }
-        if sights.len() != known.members.len() || unknown.is_some() {
+        // A master that cannot be reached may be a member by another name, but not one of a member that is known.
+        let is_extra = |at: &usize| found[*at].is_none() && self.has_somebody(MasterId::new(*at));
+        let extra = (0..found.len()).filter(is_extra).count();
+        if unknown.is_some() || extra != missing(&known, &found).len() {
             return self.wait_for(self.other_list(&known, unknown));
         }
         let by_place = self.shown_by_place(&known, &shown);
@@ -263,7 +275,7 @@ impl<D: Dial + Clone> Keeper<D> {
                 let unseen: Vec<_> =
                     places.iter().filter_map(|place| at_place(&found, place)).collect();
                 let unseen: Vec<_> = match unseen.is_empty() {
-                    true => (0..sights.len()).filter(|at| sights[*at].is_none()).collect(),
+                    true => self.unseen(sights),
                     false => unseen.into_iter().map(MasterId::index).collect(),
                 };
                 self.wait_for(self.missing(&unseen))
@@ -279,10 +291,36 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Whether a quorum holds this roster. What fewer hold may be overtaken by a roster with another list of clusters.
     fn is_decided(&self, sights: &[Option<MasterSight>], known: &Roster) -> bool {
         let held = self.usable_rosters(sights);
-        let newest = learning::newest(self.errands.quorum, &held);
+        let newest = learning::newest(&held);
         newest.is_some_and(|newest| {
             let roster = &newest.state.value;
             newest.is_decided && (&roster.cluster, &roster.shard) == (&known.cluster, &known.shard)
+        })
+    }
+
+    /// Returns why a cluster must not be served with this list.
+    ///
+    /// If the members that a list names have all been restarted empty, they look like new masters. That must not happen
+    /// to fewer than a quorum of the members: the others go on.
+    fn unfit_list(&self, known: &Roster, found: &Seats) -> Option<Obstacle> {
+        let electorate = &self.errands.electorate;
+        if let Some(obstacle) = electorate.lacks_room(known) {
+            return Some(obstacle);
+        }
+        let has_seat =
+            |place| known.member(place).is_some_and(|it| it.has_seat() && it.is_somebody());
+        let is_named = |(master, address): &&(MasterId, MasterAddr)| {
+            electorate.address(*master).as_ref() == Some(address)
+                && found[master.index()].is_some_and(has_seat)
+        };
+        let (named, needed) = (self.named.iter().filter(is_named).count(), known.quorum().needed());
+        let may_found = electorate.terms().cold_start != ColdStart::Join;
+        (may_found && named < needed).then(|| {
+            Obstacle::lasting(format!(
+                "its list names {named} of the {} members, which would look like new masters if they restarted empty: name at least {needed} of {}, or start it with --cold-start join",
+                known.size(),
+                known.addresses()
+            ))
         })
     }
 
@@ -307,6 +345,9 @@ impl<D: Dial + Clone> Keeper<D> {
         known: &Roster,
         by_place: &[Option<Shown>],
     ) -> Result<Turn, Failed> {
+        if let Some(obstacle) = self.unfit_list(known, found) {
+            return self.wait_for(obstacle);
+        }
         let together = &self.errands.together;
         match together.step(self.errands.shard, known) {
             Step::Change(change) => match self.change(Voters::Members, change).await {
@@ -322,28 +363,28 @@ impl<D: Dial + Clone> Keeper<D> {
                 self.errands.electorate.serve();
                 let (cluster, version) = (&known.cluster, known.version);
                 let shard = known.shard.as_ref().map(|shard| &*shard.name);
-                tracing::info!(shard, cluster, version, "the roster is known");
+                let quorum = known.quorum();
+                let quorum = format!("{} of {}", quorum.needed(), quorum.masters());
+                tracing::info!(shard, cluster, version, quorum, "the roster is known");
                 Ok(Turn::Acted)
             }
         }
     }
 
     pub(super) fn addresses(&self) -> Vec<String> {
-        self.errands.electorate.addresses().iter().map(ToString::to_string).collect()
+        self.places().map(|place| self.address(place)).collect()
     }
 
     fn other_list(&self, known: &Roster, unknown: Option<usize>) -> Obstacle {
-        let members: Vec<_> =
-            known.members.iter().filter_map(|member| member.addresses.last().cloned()).collect();
         let who = match unknown {
             Some(at) => {
                 format!("{} is not a member of their cluster", self.address(MasterId::new(at)))
             }
-            None => format!("their cluster has {} members", known.members.len()),
+            None => format!("their cluster has {} members", known.size()),
         };
         Obstacle::lasting(format!(
             "other proxies use different masters: {who}; its members are {}: give all proxies the same list",
-            members.join(",")
+            known.addresses()
         ))
     }
 
@@ -370,6 +411,9 @@ impl<D: Dial + Clone> Keeper<D> {
         Ok(Turn::Acted)
     }
 }
+
+/// Why a proxy that only joins does not serve.
+const ONLY_JOINS: &str = "no master of its list is known to be a member of a cluster, and with --cold-start join it founds none: name a member, or leave that out for the first start";
 
 /// Masters of the list, by the cluster that their marks name.
 pub(super) type Clusters = BTreeMap<String, Vec<usize>>;

@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
 use super::{Admissions, Keeper, Keys, Turn};
 use crate::decision::quorum::{MasterId, MasterSet};
-use crate::decision::roster::admission::{self, Copy, Shown, Task, pause_ms, sources_needed};
+use crate::decision::roster::admission::{self, Copy, Shown, Task, pause_ms};
 use crate::decision::roster::mark::{Mark, MarkKind};
 use crate::decision::roster::roster::{Change, Roster, Voters};
 use crate::decision::roster::seats::{moves, seats};
@@ -53,6 +53,9 @@ impl<D: Dial + Clone> Keeper<D> {
                 acted => return acted,
             }
         }
+        if self.let_go(&roster, &by_place).await? == Turn::Acted {
+            return Ok(Turn::Acted);
+        }
         if self.begin_anew(sights, &roster, &by_place).await? == Turn::Acted {
             return Ok(Turn::Acted);
         }
@@ -73,10 +76,14 @@ impl<D: Dial + Clone> Keeper<D> {
     pub(super) fn move_on(&self, roster: &Roster, shown: &[Option<Shown>]) -> bool {
         let electorate = &self.errands.electorate;
         let moves = moves(roster, &self.addresses(), shown, &self.seats.borrow());
-        let moves: Vec<_> = moves
-            .into_iter()
-            .filter_map(|(master, home)| Some((master, electorate.address(master).at(home).ok()?)))
-            .collect();
+        // Additional masters are reached like the others.
+        let Some((_, model)) = electorate.addresses().into_iter().next() else { return false };
+        let to = |(master, home): (MasterId, Option<&str>)| {
+            let Some(home) = home else { return Some((master, None)) };
+            let like = electorate.address(master).unwrap_or_else(|| model.clone());
+            Some((master, Some(like.at(home).ok()?)))
+        };
+        let moves: Vec<_> = moves.into_iter().filter_map(to).collect();
         moves.iter().for_each(|(master, home)| electorate.move_to(*master, home.clone()));
         !moves.is_empty()
     }
@@ -171,7 +178,7 @@ impl<D: Dial + Clone> Keeper<D> {
         let Some(master) = self.master_at(place) else { return Ok(Turn::Idle) };
         let Some(sight) = &sights[master.index()] else { return Ok(Turn::Idle) };
         let is_open = !self.copying.borrow().contains(place) && sight.facts.bar.is_none();
-        if sources.len() < sources_needed(self.errands.quorum) || !is_open {
+        if sources.len() < roster.sources_needed(place) || !is_open {
             return Ok(Turn::Idle);
         }
         if self.is_given_back_by_others(place, sight) {
@@ -200,7 +207,7 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Starts a copy in a separate task, because other masters may forget meanwhile.
     fn copy(self: &Rc<Self>, roster: &Roster, place: MasterId, sources: MasterSet) -> Turn {
         let Some(copy) = self.copies.borrow().get(&place).copied() else { return Turn::Idle };
-        let needed = sources_needed(self.errands.quorum);
+        let needed = roster.sources_needed(place);
         // The copy may have been completed during this turn.
         let is_enough = sources.len() >= needed && copy.sources.len() < needed;
         if !is_enough || self.copying.borrow().contains(place) {
@@ -238,18 +245,11 @@ impl<D: Dial + Clone> Keeper<D> {
             sources.push(Source { master: *place, errand: self.errands.to(*master).await? });
         }
         let electorate = &self.errands.electorate;
-        let is_proof = |source: &Source, mark: Option<&Mark>| {
-            let run_id = source.errand.run_id.clone();
-            let shown = Shown { mark: mark.cloned(), run_id, address: String::new() };
-            // The roster may have changed since copying began, and the masters may know it already.
-            let newest = self.roster.borrow();
-            [roster, &*newest]
-                .iter()
-                .any(|roster| admission::is_source(roster, source.master, &shown, copy.since))
-        };
+        let is_proof =
+            |source: &Source, mark: Option<&Mark>| self.is_proof(roster, copy.since, source, mark);
         let now_us = || electorate.unix_time().micros().max(0) as u64;
         let copying = Copying {
-            quorum: self.errands.quorum,
+            quorum: roster.quorum(),
             sources,
             target: self.errands.to(target).await?,
             address: self.address(target),
@@ -266,8 +266,25 @@ impl<D: Dial + Clone> Keeper<D> {
         copying.run().await
     }
 
+    /// Whether a mark proves what was read with it from a source, since this version.
+    pub(super) fn is_proof(
+        &self,
+        roster: &Roster,
+        since: u64,
+        source: &Source,
+        mark: Option<&Mark>,
+    ) -> bool {
+        let run_id = source.errand.run_id.clone();
+        let shown = Shown { mark: mark.cloned(), run_id, address: String::new() };
+        // The roster may have changed since copying began, and the masters may know it already.
+        let newest = self.roster.borrow();
+        [roster, &*newest]
+            .iter()
+            .any(|roster| admission::is_source(roster, source.master, &shown, since))
+    }
+
     /// Returns the number of databases that every master in sight has. Clients get no more than that.
-    fn databases(&self) -> u32 {
+    pub(super) fn databases(&self) -> u32 {
         let sights = self.errands.electorate.sights();
         sights.iter().flatten().map(|sight| sight.facts.databases).min().unwrap_or_default()
     }

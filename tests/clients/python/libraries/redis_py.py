@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import redis
 from redis.exceptions import LockError, LockNotOwnedError
 
-from helpers import expect, new_name
+from helpers import eventually, expect, new_name
 from libraries import LONG_S, LONGER_S, PATIENCE_S, Library, Lock
 
 STOLEN = b"stolen"
@@ -149,5 +149,30 @@ def databases(library):
     assert zero.delete(key) == three.delete(key) == 1
 
 
-RedisPy.more = (reacquire, no_ttl, with_block, thread_local, crowd, commands, pipeline, databases)
+def cached(library):
+    """What one client has cached, it drops once another one changes it."""
+    if library.server.protocol != 3:
+        raise NotImplementedError
+    # Not in all versions.
+    from redis.cache import CacheConfig
+    from redis.connection import CacheProxyConnection
+
+    # The servers that the checks run against are older. `--redis-version 7.4.0` would have the proxy say otherwise.
+    CacheProxyConnection.MIN_ALLOWED_VERSION = "7.0.0"
+    client = redis.Redis(**library.server.options(), cache_config=CacheConfig())
+    name = new_name()
+    for number in range(20):
+        library.client.set(name, number)
+        eventually(lambda expected=b"%d" % number: client.get(name) == expected)
+        client.get(name)
+    assert client.get_cache().size > 0, "nothing was cached"
+    lock = client.lock(name + " lock", timeout=LONG_S)
+    assert client.get(lock.name) is None
+    assert lock.acquire(blocking=False) and lock.owned()
+    eventually(lambda: client.get(lock.name) == lock.local.token)
+    lock.release()
+    eventually(lambda: client.get(lock.name) is None)
+
+
+RedisPy.more = (reacquire, no_ttl, with_block, thread_local, crowd, commands, pipeline, databases, cached)
 LIBRARY = RedisPy
