@@ -6,6 +6,7 @@ mod support;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use support::http::http;
 use support::{
     Master, Masters, Proxy, Raw, Relay, Reply, compare, encode, eventually, target_is_plain_redis,
     words,
@@ -508,7 +509,7 @@ async fn tracking_is_refused_if_the_masters_refuse_it() {
         return;
     }
     let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &[]);
+    let proxy = Proxy::start(&masters, &["--admin", "127.0.0.1:0"]);
     proxy.expect_warnings();
     for master in masters.iter() {
         assert_eq!(master.ask(&words("ACL SETUSER default -client|tracking")).await, Reply::ok());
@@ -516,6 +517,8 @@ async fn tracking_is_refused_if_the_masters_refuse_it() {
     let mut client = Raw::connect_resp3(proxy.address()).await;
     let refused = ask(&mut client, "CLIENT TRACKING ON").await;
     assert!(refused.is_error("CLUSTERDOWN cannot track: a master answered: NOPERM"), "{refused:?}");
+    let status = http(&proxy.admin_address(), "GET", "/status.json", "").body;
+    assert!(status.contains("cannot hear which keys change on this master"), "{status}");
     let info = ask(&mut client, "CLIENT TRACKINGINFO").await;
     assert_eq!(info.field("flags"), Some(Reply::Array(vec![Reply::bulk("off")])));
     assert!(ask(&mut client, "CLIENT INFO").await.text().contains(" flags=N "));

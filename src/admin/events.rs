@@ -19,11 +19,12 @@ use crate::time::clock;
 const REMEMBERED: usize = 100;
 
 /// Log targets of the masters' lines: the roster and the probes, and the connections of workers.
-const TARGETS: [&str; 4] = [
+const TARGETS: [&str; 5] = [
     "redlock_proxy::masters",
     "redlock_proxy::engine::lane",
     "redlock_proxy::engine::link",
     "redlock_proxy::pubsub::subscription_link",
+    "redlock_proxy::tracking::invalidation_feed",
 ];
 
 /// One event.
