@@ -3,7 +3,9 @@
 
 mod support;
 
-use support::{Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis, words};
+use support::{
+    Masters, Proxy, Raw, Relay, Reply, encode, eventually, target_is_plain_redis, words,
+};
 
 /// Far longer than a link takes to recover.
 const PATIENCE: [&str; 2] = ["--patience", "15s"];
@@ -30,13 +32,17 @@ impl Bed {
     /// Lets a program run on these masters, and cuts their connections before the proxy receives the answers. The
     /// connections come back at once.
     async fn lose_answers(&self, client: &mut Raw, requests: &[&str], masters: &[usize]) {
+        let requests = requests.iter().flat_map(|line| encode(&words(line)));
+        self.lose_answers_to(client, &requests.collect::<Vec<u8>>(), masters).await;
+    }
+
+    async fn lose_answers_to(&self, client: &mut Raw, requests: &[u8], masters: &[usize]) {
         let mut before = Vec::new();
         for master in masters {
             before.push(self.masters[*master].calls("evalsha").await);
             self.relays[*master].withhold_answers();
         }
-        let requests = requests.iter().flat_map(|line| support::encode(&words(line)));
-        client.send(&requests.collect::<Vec<u8>>()).await;
+        client.send(requests).await;
         for (master, before) in masters.iter().zip(before) {
             eventually("it has run there", || async {
                 (self.masters[*master].calls("evalsha").await > before).then_some(())
@@ -78,6 +84,21 @@ async fn a_transaction_that_only_reads_is_answered_as_well() {
     bed.lose_answers(&mut client, &["MULTI", "LLEN list", "EXEC"], &[0, 1]).await;
     let replies = client.replies(3).await;
     assert_eq!(replies[2], Reply::Array(vec![Reply::Int(1)]));
+}
+
+/// Masters show afterwards what has become of the lock.
+#[tokio::test]
+async fn a_lock_is_deleted_released_and_prolonged_if_answers_of_a_quorum_were_lost() {
+    let Some(bed) = bed() else { return };
+    let mut client = bed.proxy.raw().await;
+    let release = support::scripts::RELEASE;
+    let requests: [&[&str]; 3] =
+        [&["PEXPIRE", "lock", "500000"], &["EVAL", release, "1", "lock", "t"], &["DEL", "lock"]];
+    for request in requests {
+        client.ask(&words("SET lock t NX PX 600000")).await;
+        bed.lose_answers_to(&mut client, &encode(request), &[0, 1]).await;
+        assert_eq!(client.reply().await, Reply::Int(1), "{request:?}");
+    }
 }
 
 /// A stamp keeps messages as well.

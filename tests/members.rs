@@ -197,12 +197,14 @@ async fn a_running_master_is_replaced_under_load() {
     assert_eq!(int(&mut other, &["INCR", "counter"]).await, total + 1);
 }
 
-/// Takes and releases locks of its own and counts, until it is over. Every answer counts: there is no second attempt.
+/// Takes, reads and releases locks of its own and counts, until it is over. Every answer counts: there is no second attempt.
 async fn load(mut client: MultiplexedConnection, id: usize, is_over: &Cell<bool>) -> i64 {
     let mut counted = 0;
     while !is_over.get() {
         let key = format!("lock {id} {}", counted % 50);
         assert_eq!(claim(&mut client, &key, "t").await, Value::Okay, "{key} is free");
+        let token = Ok(Value::BulkString(b"t".to_vec()));
+        assert_eq!(value(&mut client, &["GET", &key]).await, token, "{key} is held");
         assert_eq!(int(&mut client, &["EVAL", RELEASE, "1", &key, "t"]).await, 1, "{key}");
         int(&mut client, &["INCR", "counter"]).await;
         counted += 1;

@@ -199,6 +199,9 @@ impl Behaviour for Delete {
             self.trouble.remember(error);
         }
         let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if answer.is_none() {
+            sent.decision.expect_more(true);
+        }
         let answer = answer.filter(|_| sent.voters.contains(master));
         let is_other = matches!(answer, Some(Answer::Simple(STAMPED)));
         if is_other {

@@ -220,6 +220,9 @@ impl Behaviour for Extend {
     fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
         let On { rules, .. } = on;
         let Received { master, round, answer, now, .. } = received;
+        if let (None, Some(sent)) = (answer, &mut self.sent) {
+            sent.decision.expect_more(true);
+        }
         let is_voter = self.sent.as_ref().is_some_and(|sent| sent.voters.contains(master));
         let answer = answer.filter(|_| is_voter);
         if let Some(Answer::Simple(STAMPED)) = answer {

@@ -11,7 +11,7 @@ use super::Asked;
 use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::program::{Program, Rendering};
-use super::read::{self, Held, LOOKS_AGAIN, Looked, MOST_LOOKS, Seen, round};
+use super::read::{self, Held, LOOKS_AGAIN, Looked, MOST_LOOKS, Seen, may_look_again, round};
 use super::register::snapshot::{self, BEFORE, COMMANDS, FlushedBallot, Snapshot};
 use super::request::Form;
 use super::verdict::{Discarded, Trouble};
@@ -140,7 +140,10 @@ impl Several {
         let is_complete = self.readings.iter().all(Reading::is_complete);
         match () {
             () if any(|it| matches!(it, Verdict::TooFew)) => {
-                Looked::Next(Next::reply(self.undecided(rules)))
+                match may_look_again(is_complete, &self.trouble, self.tried) {
+                    true => self.again(Then::Pause),
+                    false => Looked::Next(Next::reply(self.undecided(rules))),
+                }
             }
             () if any(|it| matches!(it, Verdict::Settle)) => {
                 match self.tried < LOOKS_AGAIN && is_complete {

@@ -127,8 +127,15 @@ pub(super) fn round(tried: u8) -> u8 {
 /// silent master, enough time has already passed.
 pub(super) const LOOKS_AGAIN: u8 = 1;
 
-/// Maximum looks at several constantly changing keys before a program reads them.
+/// Maximum looks at several constantly changing keys before a program reads them, and at keys of which too few masters
+/// tell.
 pub(super) const MOST_LOOKS: u8 = 4;
+
+/// Whether a read with too few answers looks again after `tried` repetitions. If nobody is waited for and nobody has
+/// refused, links were lost or answers did not go together, as when the members change.
+pub(super) fn may_look_again(is_complete: bool, trouble: &Trouble, tried: u8) -> bool {
+    is_complete && trouble.is_none() && tried < MOST_LOOKS
+}
 
 impl Read {
     /// Creates a read that has not been sent yet.
@@ -204,6 +211,9 @@ impl Read {
             },
             // A lock that changes hands must not appear absent in between.
             Verdict::Contested | Verdict::Undecided if rules.may_try_again(self.tried) => {
+                return self.again();
+            }
+            Verdict::TooFew if may_look_again(self.is_complete(), &self.trouble, self.tried) => {
                 return self.again();
             }
             Verdict::Contested => self.question.nothing(),
@@ -442,6 +452,33 @@ fn type_name(kind: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::clock;
+
+    /// Asks three masters, all of which give this answer.
+    fn asked(read: &mut Read, rules: &Rules, answer: Option<&Answer<'_>>) -> Then {
+        let (on, now) = (|| On::for_tests(rules), clock::now());
+        read.ask(on(), Asked::for_tests(3), now);
+        let mut answers = MasterSet::first(3).iter().map(|master| {
+            let received = Received { master, round: read.round(), answer, raw: b"", now };
+            read.received(on(), received).then
+        });
+        assert!(matches!(answers.next(), Some(Then::Wait)));
+        assert!(matches!(answers.next(), Some(Then::Wait)));
+        answers.next().expect("a step")
+    }
+
+    /// It ended with an error, although the members could decide again at once.
+    #[test]
+    fn a_read_whose_answers_do_not_count_asks_again_unless_it_was_refused() {
+        let rules = Rules::for_tests();
+        let mut read = Read::new(Question::Value);
+        for _ in 0..MOST_LOOKS {
+            assert!(matches!(asked(&mut read, &rules, None), Then::Pause));
+        }
+        assert!(matches!(asked(&mut read, &rules, None), Then::Reply(..)));
+        let (mut read, refusal) = (Read::new(Question::Value), Answer::Error(b"NOPERM no"));
+        assert!(matches!(asked(&mut read, &rules, Some(&refusal)), Then::Reply(..)));
+    }
 
     /// Neither has the key, but one may have had it before a flush that the other has missed.
     #[test]

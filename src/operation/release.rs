@@ -218,6 +218,9 @@ impl Behaviour for Release {
             sent.left_ms = longer(sent.left_ms, *left_ms);
             sent.has_begun = true;
         }
+        if answer.is_none() {
+            sent.decision.expect_more(true);
+        }
         // Masters that may not vote receive the release again at the end.
         let answer = answer.filter(|_| sent.voters.contains(master));
         if let Some(Answer::Simple(STAMPED)) = answer {

@@ -7,7 +7,7 @@ use super::Asked;
 use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::program::{Program, Rendering};
-use super::read::{LOOKS_AGAIN, Looked, MOST_LOOKS, round};
+use super::read::{LOOKS_AGAIN, Looked, MOST_LOOKS, may_look_again, round};
 use super::register::snapshot::{self, BEFORE, COMMANDS, Snapshot};
 use super::request::Form;
 use super::verdict::{Discarded, Trouble, is_reply};
@@ -165,6 +165,9 @@ impl Query {
                     Some((_, reply)) => told(self.nothing, reply),
                     None => self.undecided(rules),
                 }
+            }
+            Verdict::TooFew if may_look_again(is_complete, &self.trouble, self.tried) => {
+                return self.again(Then::Pause);
             }
             Verdict::TooFew => self.undecided(rules),
             _ if self.tried < LOOKS_AGAIN && is_complete => return self.again(Then::Pause),

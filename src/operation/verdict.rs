@@ -66,6 +66,11 @@ impl Trouble {
         self.0.get_or_insert_with(|| String::from_utf8_lossy(error).into());
     }
 
+    /// Whether no master has answered with an error.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Returns the master's error, or else `otherwise`.
     pub fn or(&self, otherwise: Reply) -> Reply {
         self.0.as_ref().map_or(otherwise, |error| Reply::error(error.to_string()))

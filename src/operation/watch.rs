@@ -13,7 +13,7 @@ use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::changed_keys::Listener;
 use super::program::{Program, Rendering};
-use super::read::{LOOKS_AGAIN, round};
+use super::read::{LOOKS_AGAIN, may_look_again, round};
 use super::register::snapshot::{self, BEFORE, COMMANDS, FlushedBallot, Snapshot};
 use super::register::stamp::{self, BALLOT};
 use super::register::{ContentName, Place};
@@ -196,7 +196,9 @@ impl Watch {
                 *self.watched.name.borrow_mut() = name.map(|(_, name)| name.clone());
                 Looked::Next(Next::reply(Reply::OK))
             }
-            Verdict::TooFew => self.undecided(rules, answered),
+            Verdict::TooFew if !may_look_again(is_complete, &self.trouble, self.tried) => {
+                self.undecided(rules, answered)
+            }
             Verdict::Contested | Verdict::Undecided if !rules.may_try_again(self.tried) => {
                 self.undecided(rules, answered)
             }

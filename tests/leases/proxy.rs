@@ -156,6 +156,7 @@ impl World {
         let reply = if self.counts(state, index, master, reply.proof) {
             reply
         } else {
+            state.flights[index].operation.lacks_an_answer();
             Reply { answer: unknown(reply.answer), ..reply }
         };
         let id = MasterId::new(master);

@@ -239,6 +239,16 @@ impl Operation {
         true
     }
 
+    /// Notes that an answer was lost, or does not count: another round may get more.
+    pub(crate) fn lacks_an_answer(&mut self) {
+        match self {
+            Self::Claim(_) => {}
+            Self::Extend(extend) => extend.expect_more(true),
+            Self::Release(release) => release.expect_more(true),
+            Self::Delete(delete) => delete.expect_more(true),
+        }
+    }
+
     pub(crate) fn deadline(&self) -> Option<Duration> {
         match self {
             Self::Claim(claim) => claim.deadline(),

@@ -99,7 +99,7 @@ pub struct Delete {
     has_deleted: bool,
     /// Whether the vote timeout of this phase has passed.
     is_late: bool,
-    /// Whether another look may show more: masters have yet to vote, or have left their places to others.
+    /// Whether another look may show more, see [`Delete::expect_more`].
     may_get_more: bool,
 }
 
@@ -147,7 +147,8 @@ impl Delete {
         self.enter(Phase::Looking, now);
     }
 
-    /// Records whether masters that have yet to vote may answer another look.
+    /// Records whether another look may get more answers: members have yet to vote, or a link was lost, or an answer did
+    /// not count.
     pub fn expect_more(&mut self, may_get_more: bool) {
         self.may_get_more = may_get_more;
     }

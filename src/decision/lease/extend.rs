@@ -71,7 +71,7 @@ pub struct Extend {
     told: MasterSet,
     is_shortening: bool,
     is_open: bool,
-    /// Whether another round may get more answers: masters have yet to vote, or have left their places to others.
+    /// Whether another round may get more answers, see [`Extend::expect_more`].
     may_get_more: bool,
 }
 
@@ -118,7 +118,8 @@ impl Extend {
         self.is_open.then_some(rest.map_or(patience, |rest| rest.min(patience)))
     }
 
-    /// Records whether masters that have yet to vote may answer another round.
+    /// Records whether another round may get more answers: members have yet to vote, or a link was lost, or an answer did
+    /// not count.
     pub fn expect_more(&mut self, may_get_more: bool) {
         self.may_get_more = may_get_more;
     }

@@ -128,7 +128,7 @@ pub struct Release {
     other: MasterSet,
     /// Masters that were asked to delete and gave no trustworthy answer.
     unknown: MasterSet,
-    /// Whether another look may show more: masters have yet to vote, or have left their places to others.
+    /// Whether another look may show more, see [`Release::expect_more`].
     may_get_more: bool,
 }
 
@@ -181,7 +181,8 @@ impl Release {
         *self = Self { began, round, deleted, reached, earlier, since, ..looking };
     }
 
-    /// Records whether masters that have yet to vote may answer another look.
+    /// Records whether another look may get more answers: members have yet to vote, or a link was lost, or an answer did
+    /// not count.
     pub fn expect_more(&mut self, may_get_more: bool) {
         self.may_get_more = may_get_more;
     }
