@@ -46,6 +46,8 @@ pub struct Several {
     /// Each master's value of each key.
     held: Vec<(MasterId, Vec<Option<Held>>)>,
     moment: Moment<Vec<Option<FlushedBallot>>>,
+    /// Whether members have yet to vote.
+    may_grow: bool,
     /// Number of inconclusive reads.
     tried: u8,
     discarded: Discarded,
@@ -70,6 +72,7 @@ impl Several {
             readings: Vec::new(),
             held: Vec::new(),
             moment: Moment::NONE,
+            may_grow: false,
             tried: 0,
             discarded: Discarded::default(),
             trouble: Trouble::default(),
@@ -95,7 +98,19 @@ impl Several {
         }
         self.held.push((master, held));
         let verdicts: Option<Vec<Verdict>> = self.readings.iter().map(Reading::verdict).collect();
-        verdicts.map_or(Looked::WAIT, |verdicts| self.decided(rules, &verdicts))
+        match verdicts {
+            Some(verdicts) if !self.waits_for_members(rules, &verdicts) => {
+                self.decided(rules, &verdicts)
+            }
+            _ => Looked::WAIT,
+        }
+    }
+
+    fn waits_for_members(&self, rules: &Rules, verdicts: &[Verdict]) -> bool {
+        let is_passing = |it: &Verdict| !matches!(it, Verdict::TooFew | Verdict::Settle);
+        verdicts.contains(&Verdict::Undecided)
+            && verdicts.iter().all(is_passing)
+            && read::waits_for_members(rules, self.may_grow, self.tried)
     }
 
     /// Waits for silent masters like a read of a single key.
@@ -104,6 +119,9 @@ impl Several {
             return Looked::WAIT;
         }
         let verdicts: Vec<_> = self.readings.iter().map(Reading::without_the_silent).collect();
+        if !is_last && self.waits_for_members(rules, &verdicts) {
+            return self.again(Then::Pause);
+        }
         let waits = |verdict: &Verdict| match verdict {
             Verdict::TooFew => !is_last,
             Verdict::Undecided => !is_last && !rules.may_try_again(self.tried),
@@ -238,8 +256,9 @@ impl Behaviour for Several {
 
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
         let On { rules, .. } = on;
-        let asked = asked.voters;
-        self.readings = self.keys.iter().map(|_| Reading::new(rules.quorum, asked)).collect();
+        self.may_grow = asked.may_grow(rules);
+        let new = |_| Reading::new(rules.quorum, asked.voters);
+        self.readings = self.keys.iter().map(new).collect();
         self.discarded = Discarded::default();
         self.held.clear();
     }

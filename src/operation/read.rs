@@ -88,6 +88,8 @@ pub struct Read {
     reading: Option<Reading<FlushedBallot, Bytes>>,
     /// Values of the masters that have one.
     held: Vec<(MasterId, Held)>,
+    /// Whether members have yet to vote.
+    may_grow: bool,
     /// Number of inconclusive reads.
     tried: u8,
     discarded: Discarded,
@@ -131,6 +133,15 @@ pub(super) const LOOKS_AGAIN: u8 = 1;
 /// tell.
 pub(super) const MOST_LOOKS: u8 = 4;
 
+/// Maximum looks at a key in doubt while members have yet to vote: one in each vote timeout.
+const MOST_WAITS: u8 = 100;
+
+/// Whether a read of a lease in doubt waits for members that have yet to vote, after `tried` repetitions. It looks again
+/// after each vote timeout.
+pub(super) fn waits_for_members(rules: &Rules, may_grow: bool, tried: u8) -> bool {
+    may_grow && tried < MOST_WAITS && !rules.may_try_again(tried)
+}
+
 /// Whether a read with too few answers looks again after `tried` repetitions. If nobody is waited for and nobody has
 /// refused, links were lost or answers did not go together, as when the members change.
 pub(super) fn may_look_again(is_complete: bool, trouble: &Trouble, tried: u8) -> bool {
@@ -144,6 +155,7 @@ impl Read {
             question,
             reading: None,
             held: Vec::new(),
+            may_grow: false,
             tried: 0,
             discarded: Discarded::default(),
             trouble: Trouble::default(),
@@ -168,6 +180,9 @@ impl Read {
         match reading.answer(master, view) {
             None => Looked::WAIT,
             Some(Verdict::Lease(holders)) if !self.agrees_on_the_end(holders) => Looked::WAIT,
+            Some(Verdict::Undecided) if waits_for_members(rules, self.may_grow, self.tried) => {
+                Looked::WAIT
+            }
             Some(verdict) => self.decided(rules, key, verdict),
         }
     }
@@ -178,7 +193,12 @@ impl Read {
         let Some(reading) = &self.reading else { return Looked::WAIT };
         match reading.without_the_silent() {
             Verdict::TooFew if !is_last => Looked::WAIT,
-            Verdict::Undecided if !is_last && !rules.may_try_again(self.tried) => Looked::WAIT,
+            Verdict::Undecided if !is_last => {
+                match waits_for_members(rules, self.may_grow, self.tried) {
+                    false if !rules.may_try_again(self.tried) => Looked::WAIT,
+                    _ => self.again(),
+                }
+            }
             verdict => self.decided(rules, key, verdict),
         }
     }
@@ -298,8 +318,8 @@ impl Behaviour for Read {
 
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
         let On { rules, .. } = on;
-        let asked = asked.voters;
-        self.reading = Some(Reading::new(rules.quorum, asked));
+        self.may_grow = asked.may_grow(rules);
+        self.reading = Some(Reading::new(rules.quorum, asked.voters));
         self.discarded = Discarded::default();
         self.held.clear();
     }

@@ -13,7 +13,7 @@ use super::behaviour::Behaviour;
 use super::behaviour::On;
 use super::changed_keys::Listener;
 use super::program::{Program, Rendering};
-use super::read::{LOOKS_AGAIN, may_look_again, round};
+use super::read::{LOOKS_AGAIN, may_look_again, round, waits_for_members};
 use super::register::snapshot::{self, BEFORE, COMMANDS, FlushedBallot, Snapshot};
 use super::register::stamp::{self, BALLOT};
 use super::register::{ContentName, Place};
@@ -71,6 +71,8 @@ pub struct Watch {
     watched: Rc<Watched>,
     reading: Option<Reading<FlushedBallot, Bytes>>,
     names: Vec<(MasterId, ContentName)>,
+    /// Whether members have yet to vote.
+    may_grow: bool,
     /// Number of inconclusive looks.
     tried: u8,
     discarded: Discarded,
@@ -97,6 +99,7 @@ impl Watch {
             watched,
             reading: None,
             names: Vec::new(),
+            may_grow: false,
             tried: 0,
             discarded: Discarded::default(),
             is_short: false,
@@ -122,6 +125,9 @@ impl Watch {
         self.names.extend(name.flatten().map(|name| (master, name)));
         match reading.answer(master, view) {
             None => Looked::Next(Next::WAIT),
+            Some(Verdict::Undecided) if waits_for_members(rules, self.may_grow, self.tried) => {
+                Looked::Next(Next::WAIT)
+            }
             Some(verdict) => self.decided(rules, verdict),
         }
     }
@@ -130,8 +136,11 @@ impl Watch {
         let Some(reading) = &self.reading else { return Looked::Next(Next::WAIT) };
         match reading.without_the_silent() {
             Verdict::TooFew if !is_last => Looked::Next(Next::WAIT),
-            Verdict::Undecided if !is_last && !rules.may_try_again(self.tried) => {
-                Looked::Next(Next::WAIT)
+            Verdict::Undecided if !is_last => {
+                match waits_for_members(rules, self.may_grow, self.tried) {
+                    false if !rules.may_try_again(self.tried) => Looked::Next(Next::WAIT),
+                    _ => self.again(),
+                }
             }
             verdict => self.decided(rules, verdict),
         }
@@ -209,11 +218,13 @@ impl Watch {
                 let program = settled_read::program(rules, key(), words, Rendering::Own);
                 Looked::Settle(program)
             }
-            _ => {
-                self.tried += 1;
-                Looked::Next(Next::then(Then::Pause))
-            }
+            _ => self.again(),
         }
+    }
+
+    fn again(&mut self) -> Looked {
+        (self.tried, self.reading) = (self.tried + 1, None);
+        Looked::Next(Next::then(Then::Pause))
     }
 
     fn undecided(&self, rules: &Rules, answered: usize) -> Looked {
@@ -236,8 +247,8 @@ impl Behaviour for Watch {
 
     fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
         let On { rules, .. } = on;
-        let asked = asked.voters;
-        self.reading = Some(Reading::new(rules.quorum, asked));
+        self.may_grow = asked.may_grow(rules);
+        self.reading = Some(Reading::new(rules.quorum, asked.voters));
         self.discarded = Discarded::default();
         self.names.clear();
     }
