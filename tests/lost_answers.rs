@@ -101,6 +101,37 @@ async fn a_lock_is_deleted_released_and_prolonged_if_answers_of_a_quorum_were_lo
     }
 }
 
+/// One of two masters shows the lock. Only the third can tell whether a quorum holds it.
+#[tokio::test]
+async fn a_lock_in_doubt_is_read_once_the_master_that_decides_is_back() {
+    const LOOKS: u64 = 8;
+    let Some(bed) = bed() else { return };
+    let mut client = bed.proxy.raw().await;
+    let token = Reply::bulk("t");
+    let reads = [
+        ("GET lock", "mget", token.clone()),
+        ("MGET lock other", "mget", Reply::Array(vec![token, Reply::Nil])),
+        ("WATCH lock", "exec", Reply::ok()),
+    ];
+    for (request, looks_by, expected) in reads {
+        assert_eq!(client.ask(&words("SET lock t NX PX 600000")).await, Reply::ok());
+        assert_eq!(bed.masters[1].ask(&["DEL", "lock"]).await, Reply::Int(1));
+        bed.relays[2].cut();
+        bed.proxy.knows(2, "state", "down").await;
+        let before = bed.masters[0].calls(looks_by).await;
+        client.send(&encode(&words(request))).await;
+        eventually("it has looked again", || async {
+            (bed.masters[0].calls(looks_by).await >= before + LOOKS).then_some(())
+        })
+        .await;
+        bed.relays[2].heal();
+        assert_eq!(client.reply().await, expected, "{request}");
+        bed.proxy.knows(2, "state", "voter").await;
+        client.ask(&words("UNWATCH")).await;
+        assert_eq!(client.ask(&words("DEL lock")).await, Reply::Int(1));
+    }
+}
+
 /// A stamp keeps messages as well.
 #[tokio::test]
 async fn what_a_program_publishes_is_published_if_all_answers_to_it_were_lost() {

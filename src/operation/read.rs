@@ -193,12 +193,12 @@ impl Read {
         let Some(reading) = &self.reading else { return Looked::WAIT };
         match reading.without_the_silent() {
             Verdict::TooFew if !is_last => Looked::WAIT,
-            Verdict::Undecided if !is_last => {
-                match waits_for_members(rules, self.may_grow, self.tried) {
-                    false if !rules.may_try_again(self.tried) => Looked::WAIT,
-                    _ => self.again(),
-                }
+            Verdict::Undecided
+                if !is_last && waits_for_members(rules, self.may_grow, self.tried) =>
+            {
+                self.again()
             }
+            Verdict::Undecided if !is_last && !rules.may_try_again(self.tried) => Looked::WAIT,
             verdict => self.decided(rules, key, verdict),
         }
     }

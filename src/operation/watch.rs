@@ -136,11 +136,13 @@ impl Watch {
         let Some(reading) = &self.reading else { return Looked::Next(Next::WAIT) };
         match reading.without_the_silent() {
             Verdict::TooFew if !is_last => Looked::Next(Next::WAIT),
-            Verdict::Undecided if !is_last => {
-                match waits_for_members(rules, self.may_grow, self.tried) {
-                    false if !rules.may_try_again(self.tried) => Looked::Next(Next::WAIT),
-                    _ => self.again(),
-                }
+            Verdict::Undecided
+                if !is_last && waits_for_members(rules, self.may_grow, self.tried) =>
+            {
+                self.again()
+            }
+            Verdict::Undecided if !is_last && !rules.may_try_again(self.tried) => {
+                Looked::Next(Next::WAIT)
             }
             verdict => self.decided(rules, verdict),
         }
