@@ -12,7 +12,7 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use support::http::{Answer, http};
 use support::scripts::RELEASE;
-use support::{Master, Masters, Proxy, eventually, int, run, target_is_plain_redis, value};
+use support::{Master, Masters, Proxy, Relay, eventually, int, run, target_is_plain_redis, value};
 
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 const TEN_MINUTES: &str = "600000";
@@ -324,6 +324,33 @@ async fn five_members_become_three_under_load_whether_or_not_one_is_lost() {
             are_still_held(&mut client).await;
         }
         assert_eq!(int(&mut client, &["INCRBY", "counter", "0"]).await, total);
+    }
+}
+
+/// Two masters took it after the change, when the vote of the member that left did not go together with theirs. They were
+/// told to give it up, and two of four held it.
+#[tokio::test]
+async fn a_lock_that_is_granted_while_a_member_leaves_stays_on_all_others() {
+    const UNHURRIED: [&str; 4] = ["--vote-timeout", "10s", "--patience", "20s"];
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(5);
+    let (proxy, mut list) = (Proxy::start(&masters, &ADMIN), masters.addresses());
+    let relays = [0, 1].map(|at| Relay::to(&masters[at]));
+    relays.iter().zip(&mut list).for_each(|(relay, address)| *address = relay.address());
+    let far = Proxy::in_front_of(&list, &[&ADMIN[..], &UNHURRIED].concat());
+    [&proxy, &far].iter().for_each(|proxy| proxy.expect_warnings());
+    let mut client = far.connection().await;
+    relays.iter().for_each(|relay| relay.hold_back("lock"));
+    assert_eq!(claim(&mut client, "lock", "mine").await, Value::Okay);
+    remove(&proxy, &masters[4].address()).await;
+    relays.iter().for_each(Relay::heal);
+    vote_at(&far, 4).await;
+    assert_eq!(claim(&mut client, "behind it", "mine").await, Value::Okay);
+    for master in &masters[..4] {
+        eventually("later requests have arrived", || async { master.get("behind it").await }).await;
+        assert!(master.get("lock").await.is_some(), "{} has given it up", master.address());
     }
 }
 

@@ -41,8 +41,9 @@ impl Engine {
                 }
                 _ => {}
             }
-            let counts = counting == Counting::Counts;
-            self.receive(flight, master, waiting.round, Some(heard).filter(|_| counts), now);
+            let is_wanted =
+                counting == Counting::Counts || self.is_wanted(flight, &vote, waiting.round);
+            self.receive(flight, master, waiting.round, Some(heard).filter(|_| is_wanted), now);
         });
         self.start_ready();
     }
@@ -59,6 +60,15 @@ impl Engine {
             poll.leave_gone(term);
         }
         can
+    }
+
+    /// Whether the operation wants an answer that does not count because other members have gone.
+    #[cold]
+    fn is_wanted(&self, flight: &mut Flight, vote: &Proven<Heard<'_>>, round: u8) -> bool {
+        let is_outdated =
+            flight.poll.as_ref().is_some_and(|poll| poll.is_outdated_for(vote, &self.term()));
+        let kind = &mut flight.operation.kind;
+        is_outdated && kind.round() == round && kind.discount(vote.master())
     }
 
     /// Processes an answer that is no vote: the master has none, or has not proved that it remembers. The answer counts

@@ -147,6 +147,12 @@ pub trait Behaviour: Debug {
         false
     }
 
+    /// Stops counting the answers of a member that would count if others had not gone out of the cluster. Returns whether
+    /// the operation wants them all the same, as those of a master without a vote.
+    fn discount(&mut self, _master: MasterId) -> bool {
+        false
+    }
+
     /// Whether the client's command is counted elsewhere.
     fn is_only_a_part(&self) -> bool {
         false

@@ -189,6 +189,15 @@ impl Behaviour for Claim {
         true
     }
 
+    /// A copy made in time stays there. Without it, a lease that was granted with the vote of a member that has gone would
+    /// be left with too few others.
+    fn discount(&mut self, master: MasterId) -> bool {
+        self.sent.as_mut().is_some_and(|sent| {
+            sent.voters.remove(master);
+            true
+        })
+    }
+
     /// Returns the client's request.
     fn wish(&self) -> LockRequest {
         let (token, how) = (self.token.clone(), self.how);

@@ -156,6 +156,9 @@ impl World {
         let reply = if self.counts(state, index, master, reply.proof) {
             reply
         } else {
+            if self.stays(state, index, master, reply) {
+                return;
+            }
             state.flights[index].operation.lacks_an_answer();
             Reply { answer: unknown(reply.answer), ..reply }
         };
@@ -247,6 +250,24 @@ impl World {
         gone.iter().for_each(|at| flight.counted[*at] = None);
         (flight.term, flight.counted[master]) = (term, Some(born));
         true
+    }
+
+    /// Whether a copy of a granted lease stays on a member whose vote does not count, because others have gone out.
+    fn stays(&self, state: &State, index: usize, master: usize, reply: Reply) -> bool {
+        let flight = &state.flights[index];
+        let (Operation::Claim(claim), Answer::Claim(attempt, vote)) =
+            (&flight.operation, reply.answer)
+        else {
+            return false;
+        };
+        let is_member = |(version, born): (u8, u8)| {
+            state.rosters[usize::from(flight.term.max(version))][master] == Some(born)
+        };
+        claim.holder().is_some()
+            && attempt == claim.attempt()
+            && vote != claim::Vote::Unknown
+            && state.time() - claim.sent() <= claim.freshness()
+            && reply.proof.is_some_and(is_member)
     }
 
     pub(crate) fn notice_deadline(&self, state: &mut State, id: FlightId) {

@@ -95,6 +95,13 @@ impl<P: Deref<Target = Term>> Poll<P> {
         self.term = term;
     }
 
+    /// Whether a vote that does not count is one of a member of this term, given after the same flush as the others: it
+    /// would count if others had not gone, or the number of seats had not changed.
+    pub fn is_outdated_for<T>(&self, vote: &Proven<T>, term: &Term) -> bool {
+        term.incarnation(vote.master()) == Some(vote.incarnation())
+            && self.era.with(vote.flush()).is_some()
+    }
+
     /// Returns the newest term that a vote was counted in.
     pub fn term(&self) -> &P {
         &self.term
