@@ -29,6 +29,7 @@ use redlock_proxy::context::shared::{Certificates, Shared};
 use redlock_proxy::data::upstream::Upstream;
 use redlock_proxy::handover::{CannotTakeOver, Handover};
 use redlock_proxy::learn::serve::{CannotLearn, LearnWatch};
+use redlock_proxy::net::admin_socket::AdminSocket;
 use redlock_proxy::net::sockets::{Inherited, SocketKind};
 use redlock_proxy::session::listener::{CannotListen, Listeners};
 use redlock_proxy::worker::{self, CannotServe};
@@ -252,14 +253,15 @@ fn learn(typed: &Typed, args: &LearnArgs) -> Result<(), Failure> {
     start_logging(log_format)?;
     let shutdown = signals::listen(|| (), || (), || ()).map_err(Failure::other)?;
     let server = certificates.server;
-    let shown = admin.as_ref().map(TcpListener::local_addr).transpose().map_err(Failure::other)?;
+    let address = admin.as_ref().map_or(Ok(None), AdminSocket::address).map_err(Failure::other)?;
+    let shown = settings.admin.as_ref().map(|place| told_place(address, place));
     let started = format!("data: {}", data.address);
     let ready = |listeners: &Listeners| {
         tracing::info!("redlock-proxy {} learn", env!("CARGO_PKG_VERSION"));
         tracing::info!("listening on {}", listeners.places().join(", "));
         tracing::info!("{started}");
-        if let Some(address) = shown {
-            tracing::info!("status at http://{address}/");
+        if let Some(place) = &shown {
+            tracing::info!("status at {place}");
         }
         tracing::info!("passing everything through; SIGINT or SIGTERM stops and prints the report");
         tell_system(&[NotifyState::Ready]);
@@ -342,9 +344,9 @@ fn serve_until(
         for line in announced.start_lines(&listeners.places()) {
             tracing::info!("{line}");
         }
-        let address = admin.as_ref().map(|admin| admin.local_addr()).transpose()?;
-        if let (Some(admin), Some(address)) = (admin, address) {
-            tracing::info!("metrics and status at http://{address}/");
+        let address = admin.as_ref().map_or(Ok(None), AdminSocket::address)?;
+        if let (Some(admin), Some(place)) = (admin, &announced.admin) {
+            tracing::info!("metrics and status at {}", told_place(address, place));
             Admin::new(shared.clone(), log.events, log.level).serve(admin, phase)?;
         }
         if let Some(warning) = announced.warning() {
@@ -373,12 +375,17 @@ fn serve_until(
     Ok(())
 }
 
-fn bind_admin(listen: &String, handover: &mut Handover) -> Result<TcpListener, Failure> {
-    let cannot = |why: io::Error| cannot_listen(SocketKind::Admin, listen, &why);
-    let inherited = handover.inherited().take_tcp(SocketKind::Admin, listen).pop();
-    let listener = inherited.map_or_else(|| TcpListener::bind(listen), Ok).map_err(cannot)?;
-    handover.offer_admin(listen, &listener).map_err(cannot)?;
-    Ok(listener)
+fn bind_admin(place: &str, handover: &mut Handover) -> Result<AdminSocket, Failure> {
+    let cannot = |why: io::Error| cannot_listen(SocketKind::Admin, place, &why);
+    let inherited = handover.inherited().take_admin(place);
+    let socket = inherited.map_or_else(|| AdminSocket::bind(place), Ok).map_err(cannot)?;
+    handover.offer_admin(place, &socket).map_err(cannot)?;
+    Ok(socket)
+}
+
+/// Returns where operators ask, for people to read. A socket file has no `address`.
+fn told_place(address: Option<SocketAddr>, place: &str) -> String {
+    address.map_or_else(|| place.to_owned(), |address| format!("http://{address}/"))
 }
 
 /// Tells a service manager that waits for it (`Type=notify`) how far the process is.

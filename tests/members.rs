@@ -4,6 +4,9 @@
 mod support;
 
 use std::cell::Cell;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::process::Output;
 use std::rc::Rc;
 use std::time::Duration;
@@ -148,6 +151,36 @@ async fn members_that_find_no_proxy_say_what_a_proxy_and_the_command_need() {
             assert_eq!(refusal.lines().count(), 1, "{refusal}");
         }
     }
+}
+
+/// A socket file instead of a port, for programs of the proxy's own host.
+#[tokio::test]
+async fn members_are_shown_and_changed_through_a_unix_socket() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (masters, new) = (Masters::start(3), Master::start());
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("admin.sock");
+    let socket = path.to_str().expect("a path");
+    let proxy = Proxy::start(&masters, &["--admin", socket]);
+    proxy.expect_warnings();
+    let mode = std::fs::metadata(&path).expect("the socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let mut operator = UnixStream::connect(&path).expect("a listener");
+    operator.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    operator.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.ends_with("3 of 3 masters vote\n"), "{answer}");
+
+    let (old, by) = (masters[2].address(), new.address());
+    let done = run(&["members", "--connect", socket, "replace", &old, &by]);
+    assert!(printed(&done).contains(&format!("{by} votes\n")), "{done:?}");
+    // The setting is the default of `--connect`.
+    let shown = printed(&run(&["--admin", socket, "members"]));
+    assert!(shown.contains(&by), "{shown}");
+    assert_eq!(proxy.terminate().code(), Some(0));
+    assert!(!path.exists());
 }
 
 /// Clients of two proxies take and release locks and count, and none of them sees an error. What was held stays held

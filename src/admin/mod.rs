@@ -1,4 +1,4 @@
-//! The operators' view: an HTTP port of its own. It runs on a thread of its own, so that it answers even when a worker
+//! The operators' view: an HTTP port, or socket file, of its own. It runs on a thread of its own, so that it answers even when a worker
 //! does not.
 //!
 //! | path | answers |
@@ -31,6 +31,7 @@ use tokio::sync::watch;
 
 use crate::context::shared::Shared;
 use crate::handover::Phase;
+use crate::net::admin_socket::AdminSocket;
 use events::Events;
 use names::Names;
 
@@ -69,16 +70,12 @@ impl Admin {
         Self { shared, names, events, log_level }
     }
 
-    /// Answers on `listener`, on a thread of its own, as long as the process lives and no other takes over.
+    /// Answers on `socket`, on a thread of its own, as long as the process lives and no other takes over.
     ///
     /// # Errors
     /// Returns an error if the system refuses a thread or the socket.
-    pub fn serve(
-        self,
-        listener: std::net::TcpListener,
-        phase: watch::Receiver<Phase>,
-    ) -> io::Result<()> {
-        port::serve(listener, phase, self)
+    pub fn serve(self, socket: AdminSocket, phase: watch::Receiver<Phase>) -> io::Result<()> {
+        port::serve(socket, phase, self)
     }
 
     async fn answer_one(&self, request: Request<Incoming>, is_local: bool) -> Answer {

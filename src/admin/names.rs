@@ -11,6 +11,7 @@ use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
 use hyper::http::uri::Authority;
 
 use crate::config::Settings;
+use crate::net::admin_socket::path_of;
 
 /// The name that every host has for itself.
 const LOCALHOST: &str = "localhost";
@@ -25,7 +26,8 @@ pub(crate) struct Names(Vec<String>);
 impl Names {
     /// Returns the host in `admin`, and the names in `admin-host`.
     pub(crate) fn of(settings: &Settings) -> Self {
-        let own = settings.admin.iter().filter_map(|admin| admin.rsplit_once(':'));
+        let ports = settings.admin.iter().filter(|admin| path_of(admin).is_none());
+        let own = ports.filter_map(|admin| admin.rsplit_once(':'));
         let names = own.map(|(host, _)| host).chain(settings.admin_host.iter().map(String::as_str));
         Self(names.map(str::to_ascii_lowercase).collect())
     }

@@ -15,13 +15,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::Answer;
 use crate::handover::Phase;
 use crate::net::address;
+use crate::net::admin_socket::{AdminListener, AdminSocket};
 
 /// Maximum time from a connection to the last byte of its answer. Prometheus waits this long for a scrape by default
 /// (`scrape_timeout`).
@@ -44,20 +44,19 @@ pub(crate) trait Answers: Send + Sync + 'static {
     ) -> impl Future<Output = Answer> + Send;
 }
 
-/// Answers on `listener`, on a thread of its own, as long as the process lives and no other takes over.
+/// Answers on `socket`, on a thread of its own, as long as the process lives and no other takes over.
 ///
 /// # Errors
 /// Returns an error if the system refuses a thread or the socket.
 pub(crate) fn serve(
-    listener: std::net::TcpListener,
+    socket: AdminSocket,
     phase: watch::Receiver<Phase>,
     admin: impl Answers,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _entered = runtime.enter();
-        TcpListener::from_std(listener)?
+        socket.in_event_loop()?
     };
     std::thread::Builder::new()
         .name("admin".to_owned())
@@ -67,7 +66,7 @@ pub(crate) fn serve(
 
 /// Answers on `listener` while this process is the one that serves.
 async fn accept(
-    listener: TcpListener,
+    listener: AdminListener,
     mut phase: watch::Receiver<Phase>,
     admin: Arc<impl Answers>,
 ) {
@@ -85,8 +84,8 @@ async fn accept(
         };
         match accepted {
             Ok((stream, from)) => {
-                let task = tokio::spawn(converse(stream, from.ip(), Arc::clone(&admin)));
-                conversations.begin(from.ip(), task.abort_handle());
+                let task = tokio::spawn(converse(stream, from, Arc::clone(&admin)));
+                conversations.begin(from, task.abort_handle());
                 // Pending requests are answered before the next connection is accepted, so that a flood of connections
                 // does not evict an unanswered probe.
                 tokio::task::yield_now().await;

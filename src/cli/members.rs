@@ -1,6 +1,6 @@
 //! `redlock-proxy members`: shows the members of a running proxy's clusters, and has them changed.
 //!
-//! It asks the admin port of any proxy. The change is the roster's, so that it goes on without this process, and
+//! It asks the admin port, or Unix socket, of any proxy. The change is the roster's, so that it goes on without this process, and
 //! without that proxy.
 
 use std::fmt::Write as _;
@@ -13,11 +13,12 @@ use hyper::header::HOST;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use super::table::aligned;
 use crate::admin::members::{MemberShown, MembersOf, OrderBody};
 use crate::masters::roster::orders::ChangeMade;
+use crate::net::admin_socket::{AdminStream, path_of};
 
 /// Timeout for an answer. A proxy answers an order within ten seconds.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -160,9 +161,12 @@ async fn exchange(
     method: Method,
     body: Vec<u8>,
 ) -> Result<(StatusCode, String), Box<dyn std::error::Error>> {
-    let stream = TcpStream::connect(admin).await?;
+    let (stream, host): (Box<dyn AdminStream>, _) = match path_of(admin) {
+        Some(path) => (Box::new(UnixStream::connect(path).await?), "localhost"),
+        None => (Box::new(TcpStream::connect(admin).await?), admin),
+    };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::builder().method(method).uri("/members").header(HOST, admin);
+    let request = Request::builder().method(method).uri("/members").header(HOST, host);
     let asking = async {
         let answer = sender.send_request(request.body(Full::new(Bytes::from(body)))?).await?;
         let status = answer.status();

@@ -129,8 +129,8 @@ pub struct MembersArgs {
     /// Change to make.
     #[command(subcommand)]
     pub change: Option<MembersChange>,
-    /// Admin port of the proxy to ask. [default: the configured one, or 127.0.0.1:9379]
-    #[arg(long, value_name = "HOST:PORT", global = true)]
+    /// Admin port, or Unix socket, of the proxy to ask. [default: the configured one, or 127.0.0.1:9379]
+    #[arg(long, value_name = "HOST:PORT|PATH", global = true)]
     pub connect: Option<String>,
     /// User to give. [default: the default user]
     #[arg(long, value_name = "NAME", global = true)]

@@ -23,10 +23,11 @@ pub mod typed;
 mod values;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::decision::quorum::{MAX_MASTERS, Quorum};
+use crate::net::admin_socket::path_of;
 
 use self::setting::Access;
 use self::typed::Typed;
@@ -148,6 +149,13 @@ impl Settings {
     /// Returns how long a client waits for a silent quorum: at least as long as for a minority.
     pub fn patience(&self) -> Duration {
         self.patience.max(self.vote_timeout)
+    }
+
+    /// Returns the socket files on which the proxy listens: for clients, and for operators.
+    pub fn socket_files(&self) -> impl Iterator<Item = &Path> {
+        let clients = self.unix_socket.as_ref().map(|socket| socket.path.as_path());
+        let operators = self.admin.as_ref().and_then(|place| path_of(place));
+        clients.into_iter().chain(operators)
     }
 
     /// Returns the defaults for these masters.

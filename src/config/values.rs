@@ -127,6 +127,17 @@ pub(super) fn listen_address(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses an address or the path of a socket at which operators ask.
+pub(super) fn admin_place(text: &str) -> Result<String, String> {
+    match text.starts_with('/') {
+        true => Ok(text.to_owned()),
+        false => listen_address(text).map_err(|_| {
+            "is neither host:port, such as 127.0.0.1:9379, nor the path of a socket, such as /run/admin.sock"
+                .to_owned()
+        }),
+    }
+}
+
 /// Parses any path.
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     Ok(text.into())

@@ -17,6 +17,7 @@ use super::worker_control::{Helm, Obeyed, Orders, Phase};
 use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
 use crate::context::portable::PortableConnection;
 use crate::context::shared::Shared;
+use crate::net::admin_socket::AdminSocket;
 use crate::net::socket_file;
 use crate::net::sockets::{Inherited, Offer, SocketKind, SocketPlace};
 use crate::session::listener::Listeners;
@@ -133,7 +134,7 @@ impl Handover {
     ///
     /// # Errors
     /// Returns an error if too many files are open.
-    pub fn offer_admin(&mut self, name: &str, socket: &std::net::TcpListener) -> io::Result<()> {
+    pub fn offer_admin(&mut self, name: &str, socket: &AdminSocket) -> io::Result<()> {
         self.offers.push(Offer::of(SocketKind::Admin, name, socket)?);
         Ok(())
     }

@@ -24,6 +24,7 @@ use crate::admin::port::{self, Answers};
 use crate::admin::{Answer, html, json, not_allowed, plain};
 use crate::config::Settings;
 use crate::handover::Phase;
+use crate::net::admin_socket::AdminSocket;
 use crate::time::clock::{self, Instant};
 
 /// Time for which a report is shown before a new one is made.
@@ -55,9 +56,9 @@ impl Page {
     ///
     /// # Errors
     /// Returns an error if the system refuses a thread or the socket.
-    pub(super) fn serve(self, listener: std::net::TcpListener) -> io::Result<()> {
+    pub(super) fn serve(self, socket: AdminSocket) -> io::Result<()> {
         let serving = self.phase.subscribe();
-        port::serve(listener, serving, self)
+        port::serve(socket, serving, self)
     }
 
     fn report(&self) -> Report {

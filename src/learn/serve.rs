@@ -21,6 +21,8 @@ use crate::config::{DataAddr, DataPlace, Settings};
 use crate::data::connection::Lost;
 use crate::data::upstream::Upstream;
 use crate::data::watch::{Onlooker, follow};
+use crate::net::admin_socket::AdminSocket;
+use crate::net::socket_file::SocketFile;
 use crate::net::sockets::Inherited;
 use crate::net::tls::server::Server;
 use crate::session::listener::{
@@ -51,7 +53,7 @@ pub struct LearnWatch {
     /// TLS for clients that use it.
     pub server: Option<Arc<Server>>,
     /// Listener for the status page.
-    pub admin: Option<std::net::TcpListener>,
+    pub admin: Option<AdminSocket>,
     /// Duration; `None`: until `shutdown`.
     pub span: Option<Duration>,
     /// Becomes `true` when the watch must end.
@@ -103,7 +105,7 @@ impl LearnWatch {
         }
         self.end().await;
         drop(accepting);
-        remove_socket(&settings);
+        remove_sockets(&settings);
         let report = report_since(&observer, began);
         Ok(text::of(&report, &url(&address)))
     }
@@ -156,11 +158,8 @@ fn watch_over(upstream: &Upstream) {
     }
 }
 
-fn remove_socket(settings: &Settings) {
-    let path = settings.unix_socket.as_ref().map(|socket| socket.path.as_path());
-    if let Some(file) = path.and_then(crate::net::socket_file::SocketFile::at) {
-        file.remove();
-    }
+fn remove_sockets(settings: &Settings) {
+    settings.socket_files().filter_map(SocketFile::at).for_each(|file| file.remove());
 }
 
 impl Door {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::admin_socket::{AdminSocket, path_of};
+
 /// Purpose of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,12 +90,19 @@ impl Inherited {
     }
 
     /// Takes the socket at this path. Each worker has offered it.
-    pub fn take_unix(&mut self, path: &Path) -> Option<UnixListener> {
-        let is_there = |offer: &mut Offer| {
-            offer.place.kind == SocketKind::Unix && Path::new(&offer.place.name) == path
-        };
+    pub fn take_unix(&mut self, kind: SocketKind, path: &Path) -> Option<UnixListener> {
+        let is_there =
+            |offer: &mut Offer| offer.place.kind == kind && Path::new(&offer.place.name) == path;
         let mut taken: Vec<_> = self.0.extract_if(.., is_there).collect();
         Some(UnixListener::from(taken.pop()?.socket))
+    }
+
+    /// Takes the operators' socket at this place.
+    pub fn take_admin(&mut self, place: &str) -> Option<AdminSocket> {
+        match path_of(place) {
+            Some(path) => self.take_unix(SocketKind::Admin, path).map(AdminSocket::Unix),
+            None => self.take_tcp(SocketKind::Admin, place).pop().map(AdminSocket::Tcp),
+        }
     }
 
     /// Takes the socket on which the next process asks for a handover.
@@ -104,7 +113,12 @@ impl Inherited {
 
     /// Returns paths of socket files on which nothing will listen any more.
     pub fn deserted(&self) -> Vec<PathBuf> {
-        let unix = self.0.iter().filter(|offer| offer.place.kind == SocketKind::Unix);
+        let is_file = |offer: &&Offer| match offer.place.kind {
+            SocketKind::Unix => true,
+            SocketKind::Admin => path_of(&offer.place.name).is_some(),
+            SocketKind::Plain | SocketKind::Tls | SocketKind::Handover => false,
+        };
+        let unix = self.0.iter().filter(is_file);
         unix.map(|offer| PathBuf::from(&offer.place.name)).collect()
     }
 }

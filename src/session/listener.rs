@@ -229,7 +229,7 @@ fn unix(
     socket: &UnixSocket,
     inherited: &mut Inherited,
 ) -> io::Result<std::os::unix::net::UnixListener> {
-    let listener = match inherited.take_unix(&socket.path) {
+    let listener = match inherited.take_unix(SocketKind::Unix, &socket.path) {
         Some(listener) => {
             socket_file::allow(&socket.path, socket.mode)?;
             listener

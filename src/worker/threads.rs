@@ -61,8 +61,7 @@ pub fn serve(
 }
 
 fn socket_files(settings: &Settings, handover: &Handover) -> Vec<SocketFile> {
-    let clients = settings.unix_socket.as_ref().map(|socket| socket.path.as_path());
-    let paths = clients.into_iter().chain([handover.path()]);
+    let paths = settings.socket_files().chain([handover.path()]);
     paths.filter_map(SocketFile::at).collect()
 }
 

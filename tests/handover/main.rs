@@ -429,6 +429,23 @@ async fn the_socket_is_for_its_user_and_goes_with_the_last_process() {
 }
 
 #[tokio::test]
+async fn operators_ask_the_next_process_at_the_same_socket() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("admin.sock");
+    let socket = path.to_str().expect("a path");
+    let mut pair = Pair::start(&["--admin", socket]);
+    let before = pair.upgrade(&["--admin", socket]);
+    assert_eq!(before.ended().code(), Some(0));
+    let shown = support::run(&["members", "--connect", socket]);
+    assert!(shown.status.success(), "{shown:?}");
+    pair.stop();
+    assert!(!path.exists());
+}
+
+#[tokio::test]
 async fn what_the_new_settings_do_not_name_is_closed() {
     if target_is_plain_redis() {
         return;

@@ -4,15 +4,15 @@ use super::{joined, or_none, shown};
 use crate::catalogue::events::EventClasses;
 use crate::config::setting::{Access, Field, Setting, Shape, list, one};
 use crate::config::values::{
-    HOUR_MS, duration_within, event_classes, listen_address, number_within, path, redis_version,
+    HOUR_MS, admin_place, duration_within, event_classes, number_within, path, redis_version,
     shown_duration, unless,
 };
 
 pub(super) static SETTINGS: &[Setting] = &[
-    one("admin", "HOST:PORT")
+    one("admin", "HOST:PORT|PATH")
         .brief("Address of metrics and the status page")
-        .help("HTTP address of metrics and the status page for operators")
-        .field(field!(Fixed.admin, unless("", listen_address), or_none)),
+        .help("HTTP address, or Unix socket, of metrics and the status page for operators")
+        .field(field!(Fixed.admin, unless("", admin_place), or_none)),
     list("admin-host", "NAME")
         .help("Hostname by which operators reach it, in addition to IP addresses and localhost")
         .field(shown(|it| joined(&it.admin_host))),
