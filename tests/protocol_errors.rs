@@ -152,6 +152,11 @@ async fn who_still_sends_what_is_too_large_is_told_why() {
             "-ERR Protocol error: request larger than max-request-bytes\r\n"
         );
     }
+    let said = "disconnecting a client: Protocol error: request larger than max-request-bytes";
+    support::eventually("it is in the log", || async {
+        proxy.log().iter().any(|line| line.contains(said)).then_some(())
+    })
+    .await;
 }
 
 /// Clients over `--max-clients` receive an error, and the others stay.

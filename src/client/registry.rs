@@ -18,6 +18,7 @@ use super::login::UserSeats;
 use super::memory::MemoryLedger;
 use super::monitor::Monitors;
 use super::onlookers::Onlookers;
+use super::refusals::Refusals;
 use super::subscriber_counts::Audience;
 use super::unconfirmed::Unconfirmed;
 pub use client::{Client, ClientWords, Known, Peer, TrackingFlags};
@@ -41,6 +42,7 @@ pub struct Registry {
     seats: Arc<UserSeats>,
     handshakes: Arc<Handshakes>,
     guesses: Guesses,
+    refusals: Refusals,
 }
 
 /// The connected clients.
@@ -187,6 +189,11 @@ impl Registry {
     /// Returns the number of connected clients.
     pub fn connected(&self) -> usize {
         lock(&self.clients).by_id.len()
+    }
+
+    /// Returns the log of protocol errors.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Returns the memory budget of all clients.

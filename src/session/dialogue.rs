@@ -407,6 +407,7 @@ impl Dialogue {
 
     /// Sends the protocol error as the last reply.
     pub(super) fn refuse(&mut self, error: ProtocolError) {
+        self.caller.worker.registry().refusals().tell(&self.caller.client, &error);
         self.caller.outbox.push_reply(NO_COMMAND, error.reply());
         (self.closing, self.is_refused) = (true, true);
     }
