@@ -4,8 +4,7 @@
 //! * `panel`: the masters that are asked; `rounds` sends requests to them, `answers` processes the answers, `replies`
 //!   answers the client; `deadlines`, `pauses`;
 //! * `turns`: operations on one key run one after the other; `fair_waiting`: claims of clients that poll for a held key;
-//! * [`link`]: the pipelined connection of a worker to a master; [`lane`]: a second one, for large answers; [`feed`]: a
-//!   further one, on which the master tells by itself what happens;
+//! * [`link`]: the pipelined connection of a worker to a master; [`lane`]: a second one, for large answers;
 //! * [`sequential`]: requests that go to one master after the other;
 //! * `granted`, `take_back`, `wrap_up`: leases given back, claims taken back, and the end of a flight;
 //! * `settling`, `comparing`, `sweeping`, `decided_stamps`: background work on registers.
@@ -17,7 +16,6 @@ pub mod connection;
 mod deadlines;
 mod decided_stamps;
 mod fair_waiting;
-pub mod feed;
 mod flight;
 mod granted;
 pub mod lane;

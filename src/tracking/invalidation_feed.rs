@@ -3,45 +3,75 @@
 //! It is separate from the [`Link`] that carries votes, and exists only while the worker has clients that are told.
 //! When it is lost, these are told to drop everything, and it reconnects.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::gathering::Changed;
 use super::tracker::Tracker;
+use crate::client::timeslice::{self, TimeSlice};
 use crate::config::MasterAddr;
 use crate::decision::quorum::MasterId;
-use crate::engine::connection;
-use crate::engine::feed::{FeedConnection, FeedDown};
+use crate::engine::connection::{self, Connection};
 use crate::engine::link::Link;
 use crate::engine::reader::Reader;
-use crate::masters::dial::{Dial, Pauses};
+use crate::engine::silence::Silence;
+use crate::masters::dial::{CONNECT_TIMEOUT, Dial, Pauses};
+use crate::operation::request;
 use crate::resp::answer::Answer;
 use crate::resp::flat::{self, Malformed};
 
-/// The feed of one master.
+/// Requests that begin a connection; the last one has the master report.
+const GREETINGS: u32 = 2;
+
+/// The connection.
 pub struct InvalidationFeed {
-    connection: FeedConnection<Greeting>,
-    /// Whether the master reports.
-    is_live: Cell<bool>,
+    /// The link to the same master: it knows the address and how long silence may last.
+    link: Rc<Link>,
+    state: RefCell<State>,
     /// Notified when there is a client to tell.
     wanted: Notify,
 }
 
-/// A request that begins a connection.
-enum Greeting {
-    /// `HELLO`
-    Hello,
-    /// `CLIENT TRACKING`: from its answer on, the master reports.
-    Track,
+#[derive(Default)]
+struct State {
+    out: BytesMut,
+    /// Requests that the master has yet to answer.
+    owed: u32,
+    /// Those of them that begin the connection.
+    greetings: u32,
+    silence: Silence,
+    waker: Option<Waker>,
+}
+
+/// Reasons why a feed ended.
+#[derive(Debug, thiserror::Error)]
+enum Down {
+    #[error("no connection within {}", humantime::format_duration(CONNECT_TIMEOUT))]
+    ConnectTimeout,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("it answered `{0}`")]
+    Refused(String),
+    #[error("it has stopped answering")]
+    Silent,
+    #[error("it was replaced")]
+    Replaced,
 }
 
 impl InvalidationFeed {
     /// Returns a feed that [`InvalidationFeed::run`] connects.
     pub fn new(link: Rc<Link>) -> Rc<Self> {
-        let (connection, is_live) = (FeedConnection::new(link), Cell::new(false));
-        Rc::new(Self { connection, is_live, wanted: Notify::new() })
+        Rc::new(Self { link, state: RefCell::default(), wanted: Notify::new() })
     }
 
     /// Connects, if there is no connection yet.
@@ -50,7 +80,7 @@ impl InvalidationFeed {
     }
 
     fn master(&self) -> MasterId {
-        self.connection.link().master()
+        self.link.master()
     }
 
     /// Keeps the feed up for as long as there are clients to tell.
@@ -61,8 +91,9 @@ impl InvalidationFeed {
                 self.wanted.notified().await;
             }
             let down = self.once(&dial, &tracker).await;
+            let was_live = self.went_down();
             tracker.lost(self.master());
-            if self.is_live.take() {
+            if was_live {
                 (pauses, last) = (Pauses::default(), None);
             }
             if let Some(down) = down {
@@ -73,25 +104,18 @@ impl InvalidationFeed {
     }
 
     /// Runs one connection, from its beginning to its end. Returns the reason, unless no client is told any more.
-    async fn once(&self, dial: &impl Dial, tracker: &Rc<Tracker>) -> Option<FeedDown> {
-        let begin = |address: &MasterAddr| self.greet(address);
-        let read = |reader: &mut Reader| {
-            let reports = self.frames(reader, tracker)?;
-            tracker.reported(self.master(), reports);
-            Ok(())
+    async fn once(&self, dial: &impl Dial, tracker: &Rc<Tracker>) -> Option<Down> {
+        let address = self.link.somebody().await;
+        let connection = match timeout(CONNECT_TIMEOUT, dial.dial(&address)).await {
+            Ok(Ok(stream)) => Connection::from(stream),
+            Ok(Err(error)) => return Some(error.into()),
+            Err(_) => return Some(Down::ConnectTimeout),
         };
+        self.greet(&address);
         tokio::select! {
             biased;
-            down = self.connection.run(dial, begin, read) => Some(down),
-            () = self.until_idle(tracker) => None,
-        }
-    }
-
-    /// Resolves when no client is told any more.
-    async fn until_idle(&self, tracker: &Tracker) {
-        while !tracker.is_idle() {
-            tokio::time::sleep(self.connection.link().heartbeat_interval()).await;
-            tracker.look();
+            down = self.listen(connection, tracker) => Some(down),
+            down = self.watch(&address, tracker) => down,
         }
     }
 
@@ -102,33 +126,105 @@ impl InvalidationFeed {
             hello.extend([b"AUTH", user, password]);
         }
         hello.extend([b"SETNAME", connection::NAME]);
-        self.connection.send(&hello, Greeting::Hello);
-        self.connection.send(&[b"CLIENT", b"TRACKING", b"ON", b"BCAST"], Greeting::Track);
+        let state = &mut *self.state.borrow_mut();
+        state.greetings = GREETINGS;
+        state.send(&hello);
+        state.send(&[b"CLIENT", b"TRACKING", b"ON", b"BCAST"]);
+    }
+
+    /// Resets the state after a connection. Returns whether the master had reported on it.
+    fn went_down(&self) -> bool {
+        let last = self.state.take();
+        last.greetings == 0
     }
 
     /// Logs a warning if only the feed of a master is down. If the master is down, its link reports that.
-    fn report(&self, down: &FeedDown, tracker: &Rc<Tracker>, last: &mut Option<String>) {
-        if let FeedDown::Refused(why) = down {
+    fn report(&self, down: &Down, tracker: &Rc<Tracker>, last: &mut Option<String>) {
+        if let Down::Refused(why) = down {
             tracker.refused(why);
         }
-        let (why, link) = (down.to_string(), self.connection.link());
-        if link.is_up() && last.as_ref() != Some(&why) {
+        let (why, master) = (down.to_string(), self.link.name());
+        if self.link.is_up() && last.as_ref() != Some(&why) {
             tracing::warn!(
-                master = %link.name(),
+                %master,
                 "cannot hear which keys change on this master, so clients cannot cache: {why}"
             );
             *last = Some(why);
         }
     }
 
+    /// Resolves when the master has been silent for too long or was replaced, or when no client is told any more. Pings
+    /// it when it has nothing else to answer.
+    async fn watch(&self, address: &MasterAddr, tracker: &Rc<Tracker>) -> Option<Down> {
+        loop {
+            tokio::time::sleep(self.link.heartbeat_interval()).await;
+            // This worker may have been the busy one: first, it reads what has arrived in the socket.
+            tokio::task::yield_now().await;
+            tracker.look();
+            if tracker.is_idle() {
+                return None;
+            }
+            let state = &mut *self.state.borrow_mut();
+            let owes = state.owed > 0;
+            if state.silence.lasts_too_long(owes) {
+                return Some(Down::Silent);
+            }
+            if self.link.address().as_ref() != Some(address) {
+                return Some(Down::Replaced);
+            }
+            if !owes {
+                state.send(&[b"PING"]);
+            }
+        }
+    }
+
+    /// Reads and writes until the connection is lost.
+    async fn listen(
+        &self,
+        mut connection: Connection<impl AsyncRead + AsyncWrite + Unpin>,
+        tracker: &Rc<Tracker>,
+    ) -> Down {
+        poll_fn(|cx| match self.poll_once(&mut connection, tracker, cx) {
+            Ok(()) => Poll::Pending,
+            Err(down) => Poll::Ready(down),
+        })
+        .await
+    }
+
+    /// Reads and writes all that is possible now.
+    fn poll_once(
+        &self,
+        connection: &mut Connection<impl AsyncRead + AsyncWrite + Unpin>,
+        tracker: &Rc<Tracker>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Down> {
+        let mut time = TimeSlice::default();
+        while let Poll::Ready(read) = connection.poll_read(cx) {
+            read?;
+            self.state.borrow_mut().silence.ends();
+            let reports = self.frames(&mut connection.replies, tracker);
+            tracker.reported(self.master(), reports?);
+            if time.look() {
+                let _ = timeslice::others_first(cx);
+                break;
+            }
+        }
+        let state = &mut *self.state.borrow_mut();
+        state.waker = Some(cx.waker().clone());
+        if let Poll::Ready(written) = connection.poll_write(&mut state.out, cx) {
+            written?;
+        }
+        Ok(())
+    }
+
     /// Reads all that has arrived. Returns what the master reports.
-    fn frames(&self, reader: &mut Reader, tracker: &Rc<Tracker>) -> Result<Vec<Changed>, FeedDown> {
+    fn frames(&self, reader: &mut Reader, tracker: &Rc<Tracker>) -> Result<Vec<Changed>, Down> {
         let mut reports = Vec::new();
         while let Some((answer, raw)) = reader.peek()? {
             let len = raw.len();
             match answer {
                 Answer::Error(error) => {
-                    return Err(FeedDown::Refused(String::from_utf8_lossy(error).into_owned()));
+                    return Err(Down::Refused(String::from_utf8_lossy(error).into_owned()));
                 }
                 _ if raw.first() == Some(&b'>') => reports.extend(reported(raw).ok_or(Malformed)?),
                 _ => self.answered(tracker)?,
@@ -138,12 +234,30 @@ impl InvalidationFeed {
         Ok(reports)
     }
 
-    fn answered(&self, tracker: &Rc<Tracker>) -> Result<(), Malformed> {
-        if let Some(Greeting::Track) = self.connection.answered()? {
-            self.is_live.set(true);
+    fn answered(&self, tracker: &Rc<Tracker>) -> Result<(), Down> {
+        let begins = {
+            let state = &mut *self.state.borrow_mut();
+            state.owed = state.owed.checked_sub(1).ok_or(Malformed)?;
+            let was_greeted = state.greetings == 0;
+            state.greetings = state.greetings.saturating_sub(1);
+            !was_greeted && state.greetings == 0
+        };
+        if begins {
             tracker.went_live(self.master());
         }
         Ok(())
+    }
+}
+
+impl State {
+    fn send(&mut self, words: &[&[u8]]) {
+        let mut bytes = Vec::new();
+        request::encode(&mut bytes, words);
+        self.out.extend_from_slice(&bytes);
+        self.owed += 1;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
     }
 }
 
