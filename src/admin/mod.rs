@@ -1,5 +1,5 @@
-//! The operators' view: an HTTP port, or socket file, of its own. It runs on a thread of its own, so that it answers even when a worker
-//! does not.
+//! The operators' view: an HTTP port, or socket file, of its own. It runs on a thread of its own, so that it answers even
+//! when a worker does not.
 //!
 //! | path | answers |
 //! | --- | --- |

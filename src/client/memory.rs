@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use super::line_pace::LinePace;
 use super::registry::Client;
-use crate::time::clock::{self, Instant};
+use crate::time::clock;
 
 /// The parts of a client's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +59,6 @@ const COMPARED: usize = 512;
 
 /// The bucket of clients that are not to be disconnected.
 const NO_BUCKET: u8 = u8::MAX;
-
-/// Minimum time between two log lines about disconnected clients.
-const SAY_AGAIN: Duration = Duration::from_secs(1);
 
 /// The memory that one client takes.
 #[derive(Debug)]
@@ -145,9 +142,7 @@ pub struct MemoryLedger {
 #[derive(Debug, Default)]
 struct Ranking {
     buckets: [BTreeMap<u64, Arc<Client>>; BUCKETS],
-    said: Option<Instant>,
-    /// Disconnected clients that are not in the log yet.
-    untold: u64,
+    lines: LinePace,
 }
 
 impl MemoryLedger {
@@ -234,7 +229,7 @@ impl MemoryLedger {
             self.condemned.fetch_add(counted, Ordering::Relaxed);
             client.holding.is_condemned.store(true, Ordering::Relaxed);
             self.evicted.fetch_add(1, Ordering::Relaxed);
-            ranking.untold += 1;
+            ranking.lines.count();
             client.wake();
             greediest.get_or_insert(client);
         }
@@ -242,13 +237,8 @@ impl MemoryLedger {
     }
 
     fn say(&self, ranking: &mut Ranking, greediest: Option<&Client>) {
-        let now = clock::now();
-        if ranking.said.is_some_and(|said| now.saturating_duration_since(said) < SAY_AGAIN) {
-            return;
-        }
-        ranking.said = Some(now);
-        let (held, limit, clients) =
-            (self.held(), self.limit(), std::mem::take(&mut ranking.untold));
+        let Some(clients) = ranking.lines.due(clock::now()) else { return };
+        let (held, limit) = (self.held(), self.limit());
         match greediest {
             Some(greediest) => {
                 let (address, bytes) = (&greediest.address, greediest.holding.counted());

@@ -12,6 +12,7 @@
 pub mod failed_logins;
 pub mod handshakes;
 pub mod invalidation;
+mod line_pace;
 pub mod login;
 pub mod memory;
 pub mod monitor;

@@ -19,7 +19,6 @@ use crate::decision::lease::attempt::{self, Tag};
 use crate::decision::lease::extend as decision;
 use crate::decision::lease::extend::{Step, Vote};
 use crate::decision::quorum::{MasterId, MasterSet, turn};
-use crate::lua::LockState;
 use crate::lua::canonical::Canonical;
 use crate::lua::program::Tells;
 use crate::metrics::QuestionKind;
@@ -125,16 +124,8 @@ impl Extend {
     /// Returns what it has found and done; `None` if that is unknown.
     fn done(&self, reply: &Reply) -> Option<Done<'_>> {
         let Replies { changed, missing, other } = &*self.replies;
-        let (held, effect) = if self.has_changed() && reply == changed {
-            (LockState::Ours, LeaseEffect::Prolonged)
-        } else if reply == missing {
-            (LockState::Missing, LeaseEffect::Nothing)
-        } else if reply == other {
-            (LockState::Theirs, LeaseEffect::Nothing)
-        } else {
-            return None;
-        };
-        Some(Done { held, script: self.replies.script(), effect })
+        let effect = (self.has_changed() && reply == changed).then_some(LeaseEffect::Prolonged);
+        Done::by_reply(reply, (effect, missing, other), self.replies.script())
     }
 }
 

@@ -16,7 +16,6 @@ use crate::decision::lease::attempt::{self, Tag};
 use crate::decision::lease::release as decision;
 use crate::decision::lease::release::{Sight, Step};
 use crate::decision::quorum::{MasterId, MasterSet};
-use crate::lua::LockState;
 use crate::lua::canonical::Canonical;
 use crate::lua::program::Tells;
 use crate::metrics::QuestionKind;
@@ -119,16 +118,8 @@ impl Release {
     /// Returns what it has found and done; `None` if that is unknown.
     fn done(&self, reply: &Reply) -> Option<Done<'_>> {
         let Replies { deleted, missing, other } = &*self.replies;
-        let (held, effect) = if self.has_changed() && reply == deleted {
-            (LockState::Ours, LeaseEffect::Deleted)
-        } else if reply == missing {
-            (LockState::Missing, LeaseEffect::Nothing)
-        } else if reply == other {
-            (LockState::Theirs, LeaseEffect::Nothing)
-        } else {
-            return None;
-        };
-        Some(Done { held, script: self.replies.script(), effect })
+        let effect = (self.has_changed() && reply == deleted).then_some(LeaseEffect::Deleted);
+        Done::by_reply(reply, (effect, missing, other), self.replies.script())
     }
 }
 

@@ -8,6 +8,7 @@ use super::request;
 use crate::catalogue::events::KeyEvent;
 use crate::lua::program::Tells;
 use crate::lua::{Effect, LockState};
+use crate::resp::reply::Reply;
 
 /// What an operation has found and done.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,23 @@ pub(super) enum LeaseEffect {
     Written,
 }
 
-impl Done<'_> {
+impl<'a> Done<'a> {
+    /// Returns what a command on the client's own lease has found and done, as its reply tells: one of `missing` and
+    /// `other`, or the one after an `effect`. `None` if that is unknown.
+    pub(super) fn by_reply(
+        reply: &Reply,
+        (effect, missing, other): (Option<LeaseEffect>, &Reply, &Reply),
+        script: Option<&'a ScriptCall>,
+    ) -> Option<Self> {
+        let (held, effect) = match effect {
+            Some(effect) => (LockState::Ours, effect),
+            None if reply == missing => (LockState::Missing, LeaseEffect::Nothing),
+            None if reply == other => (LockState::Theirs, LeaseEffect::Nothing),
+            None => return None,
+        };
+        Some(Self { held, script, effect })
+    }
+
     /// Returns what onlookers are told.
     pub(super) fn told(self, on: On<'_>, tells: Tells) -> Vec<Message> {
         let deeds = self.script.and_then(|script| script.deeds(self.held, on.key));
