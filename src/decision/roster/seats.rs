@@ -90,6 +90,7 @@ pub fn by_place(roster: &Roster, seats: &Seats, shown: &[Option<Shown>]) -> Vec<
 /// A list is only where a proxy begins to look: instances that were replaced are left for the new ones, members that
 /// the list lacks get free places, and those that were removed are left. A master of the list that cannot be reached,
 /// and is no known member, may be one by another name. So as many members are not looked for elsewhere, founders first.
+/// A member whose address another cluster's master answers at is not looked for there once more.
 ///
 /// `addresses` and `shown` have an entry for each place. The address of a place that nobody has is empty.
 pub fn moves<'a>(
@@ -113,7 +114,9 @@ pub fn moves<'a>(
             }
         }
     }
+    let is_looked_at = |address| addresses.iter().any(|it| it == address);
     let mut missing = missing(roster, seats);
+    missing.retain(|member| !member.address().is_some_and(is_looked_at));
     missing.sort_by_key(|member| member.home.is_none());
     let looked_for = missing.len().saturating_sub(unknown);
     let addresses = missing.into_iter().take(looked_for).filter_map(Member::address);
@@ -277,6 +280,19 @@ mod tests {
             assert_eq!(moves, expected, "another cluster's master is no member");
         }
         assert_eq!(moved(&replaced, ["a:0", "b:1", "a:2"], &[None, None, None]), []);
+    }
+
+    #[test]
+    fn a_member_is_not_looked_for_where_another_cluster_answers() {
+        let roster = roster();
+        let other = shown(Some(("d", 1)), "other");
+        let list = ["a:0", "a:1", "a:2", "", ""].map(str::to_owned);
+        let shown = [None, None, other, None, None];
+        let seats = seats(&roster, &list, &shown, &vec![None; 5]);
+        assert_eq!(moves(&roster, &list, &shown, &seats), []);
+        // It is, at an address that the list lacks.
+        let list = ["a:0", "a:1", "b:2", "", ""].map(str::to_owned);
+        assert_eq!(moves(&roster, &list, &shown, &seats), [(MasterId::new(3), Some("a:2"))]);
     }
 
     #[test]
