@@ -35,9 +35,27 @@ const COMMANDS: &str = r#"
     GETRANGE lock 0 1
     DUMP lock
     EXEC
+    MULTI
+    GET lock
+    MGET missing lock lock
+    EXISTS lock missing
+    STRLEN lock
+    GET lock
+    MGET lock
+    EXEC
     SET digits 41 NX PX 600000
     INCR digits
     GET digits
+    SET word mine NX PX 600000
+    MULTI
+    GET word
+    APPEND word ?
+    GET word
+    MGET word lock
+    DEL word
+    EXISTS word
+    GET word
+    EXEC
     SET word mine NX PX 600000
     APPEND word " or yours"
     GET word

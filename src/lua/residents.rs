@@ -157,8 +157,8 @@ const FIRST_GENERATION: u64 = 1;
 /// Maximum places: as many as there are scripts in the [cache](super::ScriptCache).
 const MAX_RESIDENTS: usize = 500;
 
-/// Room for that many programs with 19 KiB of the proxy's Lua around each. A master needs three times as much.
-const MAX_BYTES: usize = MAX_RESIDENTS * 21 * 1024;
+/// Room for that many programs with up to 21 KiB of the proxy's Lua around each. A master needs three times as much.
+const MAX_BYTES: usize = MAX_RESIDENTS * 43 * 512;
 
 /// Pause between two generations. Dropping all scripts takes a master a millisecond, and then every client loads its
 /// scripts again.

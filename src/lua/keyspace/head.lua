@@ -56,18 +56,40 @@ if latest or is_refused then
   return refused(highest, latest)
 end
 
--- Expired values are gone now, and a lease shows its token without a tag, until the expiry that all masters are sent.
+-- The leases that are as they were found, by the numbers of their keys: the token without a tag, and when masters clean
+-- up, by the expiry that all masters are sent. A transaction mostly asks for no more than that, and puts it there only
+-- if it must: a write would tell whoever has cached the key that it has changed.
+local leases, keys = {}, {}
+local function expose(at)
+  local token, clean = unpack(leases[at])
+  leases[at] = nil
+  local expiry = clean < 0 and {} or { 'PXAT', string.format('%.0f', clean) }
+  local reply = real.pcall('SET', keys[at], token, unpack(expiry))
+  if reply.err then
+    refusal, direct = reply.err, false
+    error({ err = refusal }, 0)
+  end
+end
+local function expose_all()
+  for at in pairs(leases) do
+    choose(slots[5 * at - 1])
+    expose(at)
+  end
+  choose(db)
+end
+
+-- Expired values are gone now.
 for at = 1, count do
   local key = ARGV[first + 2 * at - 2]
   local stamp, is_gone, lease, where, basis = unpack(slots, 5 * at - 4, 5 * at)
+  keys[at] = key
   if lease then
-    choose(where)
     local token = sub(lease, 17)
     if string.sub(token, 1, 4) == '\255RL\1' and #token >= 20 then
       token = sub(token, 21)
     end
     local the_end = tonumber(sub(basis, 54, 69))
-    put(key, token, the_end < 0 and the_end or the_end + SLACK_MS)
+    leases[at] = { token, the_end < 0 and the_end or the_end + SLACK_MS }
   elseif not is_gone and not lives(stamp, now) then
     choose(where)
     call('DEL', key)
@@ -76,11 +98,7 @@ end
 choose(db)
 -- The keys that the program has written to.
 local written = {}
-whole = { db, mode, databases, written, now - (tonumber(sub(common, 44)) or now) }
-local keys = {}
-for at = 1, count do
-  keys[at] = ARGV[first + 2 * at - 2]
-end
+whole = { db, mode, databases, written, now - (tonumber(sub(common, 44)) or now), leases, expose, expose_all }
 for at = first, own do
   ARGV[at] = nil
 end

@@ -5,6 +5,9 @@ local db, home, mode
 local databases, seen, written
 -- Lead of the time over the one that the program sees, in microseconds.
 local later
+-- The leases that are as they were found, by the numbers of their keys: the token without a tag, and when masters clean
+-- up.
+local leases
 -- Whether it had written before the present command.
 local wrote = false
 -- Previous values of changed keys: database, key, DUMP's result, and the time of cleanup.
@@ -13,10 +16,11 @@ IMAGES
 local messages
 local popped = 0
 if whole then
-  db, mode, databases, written, later = unpack(whole)
+  db, mode, databases, written, later, leases = unpack(whole)
 else
   db, mode = string.format('%d', sub(here_and_mode, 1, 5)), sub(here_and_mode, 6, 7)
   databases, written, later = { [db] = { [only] = 1 } }, {}, 0
+  leases = {}
 end
 home, seen = db, databases[db] or {}
 rest = function()
@@ -42,8 +46,9 @@ local function stop(key)
   error({ err = 'stopped' }, 0)
 end
 
--- Handles a read of a key. Returns its index among the program's keys.
-local function need(key)
+-- Handles a question to a key. Returns its number among the program's keys, and what it answers if it is a lease as it
+-- was found.
+local function ask(key)
   if type(key) == 'number' then
     key = string.format('%.17g', key)
   elseif type(key) ~= 'string' then
@@ -52,6 +57,15 @@ local function need(key)
   local at = seen[key]
   if missing or not at then
     stop(key)
+  end
+  return at, leases[at]
+end
+
+-- Handles a read of a key. Returns its number.
+local function need(key)
+  local at, lease = ask(key)
+  if lease then
+    whole[7](at)
   end
   return at
 end

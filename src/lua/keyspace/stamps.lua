@@ -4,7 +4,7 @@ here = db or here
 -- Restores leases that were only read.
 for at = 1, count do
   local lease, where = slots[5 * at - 2], slots[5 * at - 1]
-  if lease and (missing or not writes or not written[at]) then
+  if lease and not leases[at] and (missing or not writes or not written[at]) then
     choose(where)
     put_back(keys[at], lease)
   end

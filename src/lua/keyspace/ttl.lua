@@ -67,8 +67,8 @@ end
 
 -- PTTL
 local function remaining(run, ...)
-  need((select(2, ...)))
-  local clean = run('PEXPIRETIME', select(2, ...))
+  local _, lease = ask((select(2, ...)))
+  local clean = lease and select('#', ...) == 2 and lease[2] or run('PEXPIRETIME', select(2, ...))
   if type(clean) ~= 'number' or clean < 0 then
     return clean
   end

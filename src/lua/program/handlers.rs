@@ -13,6 +13,7 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["get"], "get"),
     (&["mget"], "mget"),
     (&["strlen"], "strlen"),
+    (&["exists"], READ),
     (&["getrange", "substr"], "getrange"),
     (&["bitcount", "bitfield_ro", "bitpos", "dump", "getbit"], "strings(2, 2)"),
     (&["lcs"], "strings(2, 3)"),
@@ -94,14 +95,13 @@ pub(super) fn on_registers(name: &str, handler: Handler) -> Handler {
     let moves = spec.is_some_and(|spec| spec.flags.contains(&"movablekeys"));
     match handler {
         READ if keys == Some((0, 0)) && !moves => READ,
-        READ | "get" | "strlen" | "getrange" | "strings(2, 2)"
-            if keys == Some((1, 1)) && !moves =>
-        {
+        READ if name == "exists" => "asking.exists",
+        "get" => "asking.get",
+        "mget" => "asking.mget",
+        READ | "strlen" | "getrange" | "strings(2, 2)" if keys == Some((1, 1)) && !moves => {
             "reading_first(read)"
         }
-        READ | "get" | "mget" | "strlen" | "getrange" | "strings(2, 2)" | "strings(2, 3)" => {
-            "reading(read)"
-        }
+        READ | "strlen" | "getrange" | "strings(2, 2)" | "strings(2, 3)" => "reading(read)",
         "write" if keys == Some((1, 1)) && !moves => "write",
         "write" | "write_stored" | "strings(3, 7900)" => "keyed",
         "looking_up(write_stored)" => "looking_up(keyed)",

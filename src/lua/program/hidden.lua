@@ -113,6 +113,10 @@ local function looking_up(handle)
     if option then
       return fail(run, 'ERR ' .. option .. ' option of SORT denied in cluster mode.')
     end
+    -- It looks up keys of this database that it does not name.
+    for key in pairs(seen) do
+      need(key)
+    end
     return handle(run, ...)
   end
 end

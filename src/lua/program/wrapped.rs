@@ -64,6 +64,10 @@ impl Wrapped {
     /// Returns the Lua after the client's text.
     fn around(&self, scan: &Scan<'_>) -> String {
         let mut text = self.frame.head.clone();
+        if !scan.is_dynamic {
+            // It reads its declared keys by calls that nothing replaces.
+            text.push_str("if whole then\nwhole[8]()\nend\n");
+        }
         if scan.draws {
             // Otherwise masters of different ages would draw different numbers. A program that starts again draws the
             // same numbers.
